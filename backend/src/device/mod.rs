@@ -1,0 +1,156 @@
+//! The logical device: session, contexts, jobs, faults; everything that vhost-user does not need to know.
+
+use crate::memory::GuestRegion;
+use crate::pool::Backing;
+use std::sync::Arc;
+use uma_protocol::queues::QueueRoles;
+
+/// Largest request that a queue takes: MIGRATE with 512 entries, 32 + 512 · 24 bytes.
+pub const MAX_REQUEST: usize = 32 + 512 * 24;
+/// Device-writable segments of one chain that are kept.
+pub const MAX_SEGMENTS: usize = 4;
+
+/// A descriptor chain that the device took and has not answered. Plain data, part of the session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ticket {
+    /// Queue index.
+    pub queue: u16,
+    /// Head of the chain.
+    pub head: u16,
+    /// Segments in use.
+    pub count: u8,
+    /// Device-writable segments: guest-physical address and bytes.
+    pub segments: [(u64, u32); MAX_SEGMENTS],
+}
+
+/// The way back to the guest. Called by any thread; never while the device is parked.
+pub trait Transport: Send + Sync {
+    /// Writes `reply` into the chain's segments, puts the chain into the used ring and signals the queue as the
+    /// driver asked. A reply longer than the segments is cut. Never blocks on the guest.
+    fn complete(&self, ticket: &Ticket, reply: &[u8]);
+}
+
+/// How the queues start again after a stop (docs/architecture.md, *Sessions*).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// The same guest goes on: keep the session.
+    Resume,
+    /// Anything else: forget the session first.
+    Fresh,
+}
+
+/// What the operator chose for one logical device.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Bytes of device memory, a multiple of 2 MiB.
+    pub memory: u64,
+    /// Execution units, 1..=62.
+    pub eus: u32,
+    /// Compute queues, at least 1.
+    pub compute_queues: u16,
+}
+
+/// One VM's device.
+pub struct Device;
+
+impl Ticket {
+    /// Bytes that a reply can have.
+    pub fn capacity(&self) -> usize {
+        self.segments[..usize::from(self.count)].iter().map(|(_, len)| *len as usize).sum()
+    }
+}
+
+impl Device {
+    /// Makes the device with its file, EU threads and copy threads; parked, without session or memory.
+    ///
+    /// # Errors
+    /// If the file or a thread can't be made.
+    pub fn new(settings: &Settings) -> std::io::Result<Arc<Self>> {
+        let _ = settings;
+        unimplemented!()
+    }
+
+    /// Device memory's file, for the window and for recognising it in a memory table.
+    pub fn backing(&self) -> &Arc<Backing> {
+        unimplemented!()
+    }
+
+    /// Queue roles, as config space shows them.
+    pub fn queue_roles(&self) -> QueueRoles {
+        unimplemented!()
+    }
+
+    /// Reads config space; bytes beyond its end are zero. Always answers, at once, in every state.
+    pub fn read_config(&self, offset: usize, out: &mut [u8]) {
+        let _ = (offset, out);
+        unimplemented!()
+    }
+
+    /// Writes config space: only the driver-writable words change, the rest of `bytes` is ignored (QEMU sends the whole
+    /// space back).
+    pub fn write_config(&self, offset: usize, bytes: &[u8]) {
+        let _ = (offset, bytes);
+        unimplemented!()
+    }
+
+    /// Installs new guest memory. Returns when no EU and no copy can still use the old regions. Sync pages and tables
+    /// of address spaces are looked up again; an address space whose sync page left ends.
+    pub fn set_memory(&self, regions: Vec<GuestRegion>) {
+        let _ = regions;
+        unimplemented!()
+    }
+
+    /// Lets the device run. `Start::Fresh` resets first. Completions that were held back while parked go out now.
+    pub fn start(&self, transport: Arc<dyn Transport>, how: Start) {
+        let _ = (transport, how);
+        unimplemented!()
+    }
+
+    /// Stops everything that touches guest memory, within 10 ms: EUs leave and their lines are IDLE, copies stop
+    /// between entries, completions are held back. In-flight requests stay. When it returns, the transport is not
+    /// used any more. Idempotent.
+    pub fn park(&self) {
+        unimplemented!()
+    }
+
+    /// Forgets the session: contexts, jobs and in-flight chains are gone, device memory is punched. Device is parked.
+    pub fn reset(&self) {
+        unimplemented!()
+    }
+
+    /// Takes a request of the control queue. Answered through the transport, perhaps later (DRAIN, DESTROY_ASID).
+    pub fn control(&self, ticket: Ticket, request: &[u8]) {
+        let _ = (ticket, request);
+        unimplemented!()
+    }
+
+    /// Takes a request of the invalidate queue.
+    pub fn invalidate(&self, ticket: Ticket, request: &[u8]) {
+        let _ = (ticket, request);
+        unimplemented!()
+    }
+
+    /// Takes a request of a migrate queue; the copy threads answer it.
+    pub fn migrate(&self, ticket: Ticket, request: &[u8], urgent: bool) {
+        let _ = (ticket, request, urgent);
+        unimplemented!()
+    }
+
+    /// Takes an empty buffer for fault records.
+    pub fn fault_buffer(&self, ticket: Ticket) {
+        let _ = ticket;
+        unimplemented!()
+    }
+
+    /// Takes a fault response.
+    pub fn fault_response(&self, ticket: Ticket, request: &[u8]) {
+        let _ = (ticket, request);
+        unimplemented!()
+    }
+
+    /// Takes a job.
+    pub fn submit(&self, ticket: Ticket, request: &[u8]) {
+        let _ = (ticket, request);
+        unimplemented!()
+    }
+}

@@ -1,0 +1,1 @@
+//! Copies between guest RAM and device memory.

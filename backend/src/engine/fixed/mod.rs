@@ -1,0 +1,1 @@
+//! The fixed-function engine: one file per family of kernels.

@@ -1,0 +1,2 @@
+//! `vhost-device-uma`: see `--help`.
+fn main() {}

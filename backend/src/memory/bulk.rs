@@ -1,0 +1,1 @@
+//! Bulk data: copies and element loops over raw pointers.

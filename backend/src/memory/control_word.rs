@@ -1,0 +1,1 @@
+//! Control data: atomics in guest memory, each field read once.

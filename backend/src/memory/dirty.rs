@@ -1,0 +1,1 @@
+//! Dirty log for live migration.
