@@ -1,0 +1,2 @@
+//! Placeholder until the images work lands.
+fn main() {}
