@@ -41,5 +41,12 @@ pub trait Engine: Send + Sync {
     /// Runs steps until the job ends, a translation fails, `fuel` steps are done or the view wants the EU to leave.
     ///
     /// Each step first translates every operand page with its final rights, then touches bytes and advances the cursor.
-    fn step<V: View>(&self, view: &V, job: &JobRequest, cursor: &mut Self::Cursor, fuel: u32, work: &mut Work) -> Outcome;
+    fn step<V: View>(
+        &self,
+        view: &V,
+        job: &JobRequest,
+        cursor: &mut Self::Cursor,
+        fuel: u32,
+        work: &mut Work,
+    ) -> Outcome;
 }

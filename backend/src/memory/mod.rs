@@ -9,5 +9,6 @@ pub mod dirty;
 pub mod regions;
 mod span;
 
+pub use control_word::ControlPage;
 pub use regions::{GuestMemory, GuestRegion, RegionTable};
 pub use span::Span;
