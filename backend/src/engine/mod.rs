@@ -1,6 +1,7 @@
 //! What execution units run.
 
 pub mod fixed;
+pub mod null;
 
 use crate::mmu::{Fault, View};
 use uma_protocol::kernel::JobRequest;

@@ -1,1 +1,0 @@
-//! Bulk data: copies and element loops over raw pointers.
