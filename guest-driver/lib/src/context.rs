@@ -101,7 +101,9 @@ impl Context {
             let left = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX - 1);
             match self.wait_ns(job, left) {
                 Err(error) if error.errno() == Some(libc::EINTR) => {}
-                Err(Error::Call { source, .. }) if source.raw_os_error() == Some(libc::ETIME) => return Err(Error::Running),
+                Err(Error::Call { source, .. }) if source.raw_os_error() == Some(libc::ETIME) => {
+                    return Err(Error::Running)
+                }
                 other => return other,
             }
         }

@@ -114,7 +114,14 @@ impl<'a> Task<'a> {
     ///
     /// # Errors
     /// [`Error::Shape`] unless C is m × n, A m × k and B k × n for some m.
-    pub fn gemm(c: &'a mut [f32], a: &'a [f32], b: &'a [f32], size: (usize, usize, usize), alpha: f32, beta: f32) -> Result<Self> {
+    pub fn gemm(
+        c: &'a mut [f32],
+        a: &'a [f32],
+        b: &'a [f32],
+        size: (usize, usize, usize),
+        alpha: f32,
+        beta: f32,
+    ) -> Result<Self> {
         let (m, n, k) = size;
         same_length(c.len(), m.saturating_mul(n))?;
         same_length(a.len(), m.saturating_mul(k))?;

@@ -89,7 +89,9 @@ fn structures_and_numbers_match_the_c_header() {
         say(format!("_Static_assert({size} % 8 == 0, \"{name} is a multiple of 8\");"));
         for (field, offset, size) in *layout {
             say(format!("_Static_assert(offsetof(struct {name}, {field}) == {offset}, \"offset of {name}.{field}\");"));
-            say(format!("_Static_assert(sizeof(((struct {name} *)0)->{field}) == {size}, \"size of {name}.{field}\");"));
+            say(format!(
+                "_Static_assert(sizeof(((struct {name} *)0)->{field}) == {size}, \"size of {name}.{field}\");"
+            ));
         }
         let end: usize = layout.iter().map(|(_, _, size)| size).sum();
         say(format!("_Static_assert({end} == sizeof(struct {name}), \"fields of {name} leave no hole\");"));
@@ -103,9 +105,15 @@ fn structures_and_numbers_match_the_c_header() {
 #[test]
 fn every_constant_of_the_c_header_is_compared() {
     let header = std::fs::read_to_string(uapi().join("linux/uma.h")).unwrap();
-    let names = header.lines().filter_map(|line| line.strip_prefix("#define UMA_")).filter_map(|rest| rest.split_whitespace().next());
+    let names = header
+        .lines()
+        .filter_map(|line| line.strip_prefix("#define UMA_"))
+        .filter_map(|rest| rest.split_whitespace().next());
     for name in names {
-        assert!(CONSTANTS.iter().any(|(known, _)| known.strip_prefix("UMA_") == Some(name)), "UMA_{name} is not compared");
+        assert!(
+            CONSTANTS.iter().any(|(known, _)| known.strip_prefix("UMA_") == Some(name)),
+            "UMA_{name} is not compared"
+        );
     }
 }
 

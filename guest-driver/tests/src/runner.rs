@@ -1,0 +1,138 @@
+//! Runs tests, each in a process of its own, and reports them.
+
+use crate::fixture::{until, Balance};
+use crate::tap::{Outcome, Tap};
+use crate::{Code, Fixture, Test};
+use libuma::Device;
+use std::io::{self, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest time for one test.
+const LIMIT: Duration = Duration::from_secs(180);
+/// Exit status of a test that says by [`skip`] that it can't run here.
+const SKIPPED: i32 = 77;
+const SKIP_MARK: &str = "SKIP: ";
+
+/// Ends the running test as skipped.
+pub fn skip(reason: &str) -> ! {
+    println!("{SKIP_MARK}{reason}");
+    std::process::exit(SKIPPED);
+}
+
+/// Runs the code of one test in this process; panics if it fails.
+pub fn run_here(test: &Test) {
+    match test.run {
+        Code::Fixture(code) => {
+            let fixture = Fixture::open();
+            code(&fixture);
+            fixture.close();
+        }
+        Code::Bare(code) => code(),
+    }
+}
+
+/// Runs tests and writes a report; returns how many failed.
+///
+/// # Errors
+/// Those of writing the report and of starting processes.
+pub fn run(tests: &[&Test], out: impl io::Write) -> io::Result<usize> {
+    let mut tap = Tap::begin(out, tests.len())?;
+    for test in tests {
+        let outcome = run_apart(test)?;
+        tap.report(test.name, &outcome)?;
+    }
+    Ok(tap.failed())
+}
+
+fn run_apart(test: &Test) -> io::Result<Outcome> {
+    let balance = matches!(test.run, Code::Fixture(_)).then(device_balance).flatten();
+    let (reader, writer) = crate::process::pipe()?;
+    let mut command = Command::new("/proc/self/exe");
+    command.args(["--here", test.name]).stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
+    let mut child = command.spawn()?;
+    drop(command); // and with it our copies of the writing end
+    let output = std::thread::spawn(move || {
+        let (mut reader, mut bytes) = (std::fs::File::from(reader), Vec::new());
+        let _ = reader.read_to_end(&mut bytes); // what came until an error is shown
+        String::from_utf8_lossy(&bytes).into_owned()
+    });
+    let deadline = Instant::now() + LIMIT;
+    let status = loop {
+        if let Some(status) = child.try_wait()? {
+            break Some(status);
+        }
+        if Instant::now() > deadline {
+            break None;
+        }
+        std::thread::sleep(Duration::from_millis(2)); // only the pace of asking
+    };
+    if status.is_none() {
+        child.kill()?;
+        // a test that can't even be killed is not waited for: its output is what came until now
+        let ended = Instant::now() + Duration::from_secs(10);
+        while child.try_wait()?.is_none() {
+            if Instant::now() > ended {
+                return Ok(Outcome::Failed(format!("No end within {LIMIT:?}, and SIGKILL does not end it")));
+            }
+            std::thread::sleep(Duration::from_millis(10)); // only the pace of asking
+        }
+    }
+    let output = output.join().unwrap_or_default();
+    let outcome = judge(status, &output);
+    Ok(match (outcome, balance) {
+        (Outcome::Ok, Some(before)) => check_balance(&before),
+        (other, _) => other,
+    })
+}
+
+fn judge(status: Option<ExitStatus>, output: &str) -> Outcome {
+    let Some(status) = status else {
+        return Outcome::Failed(format!("No end within {LIMIT:?}\n{output}"));
+    };
+    match (status.code(), status.signal()) {
+        (Some(0), _) => Outcome::Ok,
+        (Some(SKIPPED), _) => {
+            let reason = output.lines().find_map(|line| line.strip_prefix(SKIP_MARK)).unwrap_or("no reason given");
+            Outcome::Skipped(reason.to_owned())
+        }
+        (Some(101), _) => Outcome::Failed(output.to_owned()),
+        (code, signal) => Outcome::Failed(format!("exit status {code:?}, signal {signal:?}\n{output}")),
+    }
+}
+
+fn device_balance() -> Option<Balance> {
+    let device = Device::open(crate::DEVICE).ok()?;
+    let mut balance = Balance::now(&device);
+    balance.fds.clear();
+    Some(balance)
+}
+
+/// The process is gone: so is everything that it had on the device.
+fn check_balance(before: &Balance) -> Outcome {
+    let check = std::panic::catch_unwind(|| {
+        until("balance after the process", || (device_balance()? == *before).then_some(()));
+    });
+    match check {
+        Ok(()) => Outcome::Ok,
+        Err(_) => Outcome::Failed(format!("after the process: {:?}\nbefore: {before:?}", device_balance())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statuses_are_judged() {
+        let exited = |code: i32| Some(ExitStatus::from_raw(code << 8));
+        assert_eq!(judge(exited(0), ""), Outcome::Ok);
+        assert_eq!(judge(exited(77), "x\nSKIP: no pool\n"), Outcome::Skipped("no pool".into()));
+        assert_eq!(judge(exited(101), "why"), Outcome::Failed("why".into()));
+        assert!(
+            matches!(judge(Some(ExitStatus::from_raw(11)), ""), Outcome::Failed(text) if text.contains("Some(11)"))
+        );
+        assert!(matches!(judge(None, ""), Outcome::Failed(_)));
+    }
+}
