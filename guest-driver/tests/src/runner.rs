@@ -23,6 +23,7 @@ pub fn skip(reason: &str) -> ! {
 
 /// Runs the code of one test in this process; panics if it fails.
 pub fn run_here(test: &Test) {
+    std::panic::set_hook(Box::new(|info| println!("{}", on_one_line(info))));
     match test.run {
         Code::Fixture(code) => {
             let fixture = Fixture::open();
@@ -33,11 +34,25 @@ pub fn run_here(test: &Test) {
     }
 }
 
+/// A panic as a compiler would say it.
+fn on_one_line(info: &std::panic::PanicHookInfo<'_>) -> String {
+    let payload = info.payload();
+    let text = payload.downcast_ref::<&str>().copied().or(payload.downcast_ref::<String>().map(String::as_str));
+    let place = info.location().map_or_else(String::new, |place| format!("{}:{}: ", place.file(), place.line()));
+    format!("{place}{}", text.unwrap_or("panic"))
+}
+
+/// Keeps khugepaged from joining pages while a test counts them; where there is none, there is nothing to do.
+fn stop_khugepaged() {
+    let _ = std::fs::write("/sys/kernel/mm/transparent_hugepage/khugepaged/scan_sleep_millisecs", "4000000000");
+}
+
 /// Runs tests and writes a report; returns how many failed.
 ///
 /// # Errors
 /// Those of writing the report and of starting processes.
 pub fn run(tests: &[&Test], out: impl io::Write) -> io::Result<usize> {
+    stop_khugepaged();
     let mut tap = Tap::begin(out, tests.len())?;
     for test in tests {
         let outcome = run_apart(test)?;
