@@ -95,9 +95,9 @@ pub fn until_equal<T: PartialEq + Debug>(what: &str, expected: &T, mut value: im
 impl Fixture {
     /// Opens the device.
     pub fn open() -> Self {
-        let device = Device::open(crate::DEVICE).expect("device");
+        let device = Device::open(crate::DEVICE).unwrap_or_else(|error| panic!("{}", chain(&error)));
         let before = Balance::now(&device);
-        let context = device.context().expect("context");
+        let context = device.context().unwrap_or_else(|error| panic!("{}", chain(&error)));
         Self { device, context, before }
     }
 
