@@ -13,6 +13,7 @@ mod prefetch;
 mod pressure;
 mod processes;
 mod uapi;
+mod userfault;
 mod vma;
 
 /// Every test.
@@ -26,6 +27,7 @@ pub fn all() -> Vec<Test> {
         prefetch::TESTS,
         advice::TESTS,
         vma::TESTS,
+        userfault::TESTS,
         uapi::TESTS,
         pressure::TESTS,
         lifecycle::TESTS,
