@@ -1,7 +1,9 @@
 //! What execution units run.
 
+pub(crate) mod eu;
 pub mod fixed;
 pub mod null;
+pub(crate) mod sched;
 
 use crate::mmu::{Fault, View};
 use uma_protocol::kernel::JobRequest;

@@ -53,7 +53,8 @@ impl Gates {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    pub(super) fn generation(&self) -> u64 {
+    /// Changes with memory and sync page.
+    pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 

@@ -23,7 +23,7 @@ mod walk;
 #[cfg(not(loom))]
 pub use gate::Gates;
 #[cfg(not(loom))]
-pub use section::{EuMmu, Refusal, Section};
+pub use section::{EuMmu, MmuCounters, Refusal, Section};
 #[cfg(not(loom))]
 pub use space::AddressSpace;
 

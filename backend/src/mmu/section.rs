@@ -164,8 +164,13 @@ impl EuMmu {
         }
     }
 
+    /// What it knows of memory and sync page; compare with [`Gates::generation`].
+    pub fn generation(&self) -> u64 {
+        self.generation
+    }
+
     /// Takes the current memory and sync page. Everything cached dies with the old ones.
-    fn refresh(&mut self) {
+    pub fn refresh(&mut self) {
         let generation = self.gates.generation();
         if generation == self.generation {
             return;
