@@ -156,6 +156,15 @@ impl Mapping {
         map(self.at(offset), len, READ_WRITE, ANONYMOUS | libc::MAP_FIXED, -1).expect("mmap");
     }
 
+    /// Maps fresh private anonymous memory into a hole that [`Mapping::unmap`] made; panics if somebody else took it.
+    pub fn fill_hole(&self, offset: usize, len: usize) {
+        assert!(offset + len <= self.len);
+        let flags = ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: replaces nothing.
+        let mapped = unsafe { libc::mmap(self.at(offset).cast(), len, READ_WRITE, flags, -1, 0) };
+        assert_eq!(mapped, self.at(offset).cast(), "mmap: {}", io::Error::last_os_error());
+    }
+
     /// mremap(2) of a part to `to`'s start, with MREMAP_DONTUNMAP if `keep`.
     pub fn move_part(&self, offset: usize, len: usize, to: &Mapping, keep: bool) {
         assert!(offset + len <= self.len && len <= to.len);

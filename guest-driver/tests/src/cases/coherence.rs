@@ -143,7 +143,7 @@ fn munmap_under_two_submitters(fixture: &Fixture) {
         }
         while workers.iter().any(|worker| !worker.is_finished()) {
             memory.unmap(half / 2, half);
-            memory.remap_fresh(half / 2, half);
+            memory.fill_hole(half / 2, half);
         }
         let ends: Vec<[i32; 2]> = workers.into_iter().map(|worker| worker.join().expect("worker")).collect();
         assert_eq!(ends.iter().flatten().sum::<i32>(), 2 * ROUNDS as i32);
