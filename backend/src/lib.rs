@@ -16,3 +16,9 @@ pub mod memory;
 pub mod mmu;
 #[cfg(not(loom))]
 pub mod pool;
+#[cfg(not(loom))]
+pub mod queues;
+#[cfg(not(loom))]
+pub mod trace;
+#[cfg(not(loom))]
+pub mod vhost_user;
