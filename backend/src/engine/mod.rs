@@ -4,6 +4,8 @@ pub(crate) mod eu;
 pub mod fixed;
 pub mod null;
 pub(crate) mod sched;
+#[cfg(test)]
+pub(crate) mod testing;
 
 use crate::mmu::{Fault, View};
 use uma_protocol::kernel::JobRequest;

@@ -22,7 +22,7 @@ impl From<Fault> for Stop {
     }
 }
 
-/// One run of a kernel inside a section;.
+/// One run of a kernel inside a section.
 pub(super) struct Run<'r, V> {
     view: &'r V,
     fuel: u32,

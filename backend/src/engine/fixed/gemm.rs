@@ -15,26 +15,25 @@ pub(super) fn gemm<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &mu
         return Ok(0);
     }
     while cursor.i < rows {
-        // With no terms a row is still scaled, in one pass.
-        while cursor.p < terms.max(1) {
-            while cursor.j < columns {
-                step(run, args, cursor)?;
-                let last = cursor.i + 1 == rows && cursor.p + 1 >= terms && cursor.j == columns;
-                if !last {
-                    run.after_chunk()?;
-                }
-            }
+        cursor.j += step(run, args, cursor)?;
+        if cursor.j == columns {
             cursor.j = 0;
             cursor.p += 1;
+            // With no terms a row is still scaled, in one pass.
+            if cursor.p >= terms {
+                cursor.p = 0;
+                cursor.i += 1;
+            }
         }
-        cursor.p = 0;
-        cursor.i += 1;
+        if cursor.i < rows {
+            run.after_chunk()?;
+        }
     }
     Ok(0)
 }
 
-/// Adds one term to a chunk of one row; the first term scales what is there first.
-fn step<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &mut Cursor) -> Result<(), Stop> {
+/// Adds one term to a chunk of one row; the first term scales what is there first. Returns the columns of the chunk.
+fn step<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &Cursor) -> Result<u64, Stop> {
     let [_, columns, terms, _] = args.n;
     let [alpha, beta] = args.scalar.map(|bits| f32::from_bits(bits as u32));
     let Cursor { i, p, j, .. } = *cursor;
@@ -43,9 +42,8 @@ fn step<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &mut Cursor) -
         let n = chunk(columns - j, SIZE, &[c_va]);
         let c = run.operand(c_va, n * SIZE, Access::UPDATE)?;
         bulk::scale(c, c, n as usize, Elem::F32, args.scalar[1]);
-        cursor.j += n;
         run.book(&[c, c]);
-        return Ok(());
+        return Ok(n);
     }
     let b_va = args.va[2] + (p * columns + j) * SIZE;
     let n = chunk(columns - j, SIZE, &[c_va, b_va]);
@@ -54,7 +52,6 @@ fn step<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &mut Cursor) -
     let c = run.operand(c_va, n * SIZE, Access::UPDATE)?;
     let factor = alpha * f32::from_bits(bulk::load(a, Elem::F32) as u32);
     bulk::multiply_add_row(c, b, n as usize, factor, (p == 0).then_some(beta));
-    cursor.j += n;
     run.book(&[a, b, c, c]);
-    Ok(())
+    Ok(n)
 }

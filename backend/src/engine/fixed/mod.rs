@@ -7,6 +7,8 @@ mod elementwise;
 mod gemm;
 mod moves;
 mod sums;
+#[cfg(test)]
+mod tests;
 
 use super::{Engine, Outcome, Work};
 use crate::memory::bulk::Lanes;
@@ -14,13 +16,15 @@ use crate::mmu::View;
 use access::{Run, Stop};
 use uma_protocol::kernel::{Elem, JobRequest, Kernel};
 use uma_protocol::Status;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// The kernels of SPEC.md §8.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct FixedEngine;
 
-/// Progress of a job: loop counters and what has been summed up. Plain data.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Progress of a job: loop counters and what has been summed up. Plain data, without padding, so that it can be saved.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable)]
 pub struct Cursor {
     /// Elements, operations, hops or rows that are done.
     pub i: u64,
