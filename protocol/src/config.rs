@@ -83,7 +83,7 @@ pub struct DeviceConfig {
     /// Must be zero.
     pub reserved1: [u8; 7],
     /// Must be zero.
-    pub reserved2: u64,
+    pub reserved2: [u64; 2],
     /// Written by the driver: the session id that it sent with NEGOTIATE.
     pub session_id: u64,
     /// Written by the driver: the capabilities that it accepted.
@@ -152,7 +152,7 @@ impl DeviceConfig {
         }
         let zero = self.reserved0 == 0
             && all_zero(&self.reserved1)
-            && self.reserved2 == 0
+            && all_zero(&self.reserved2)
             && all_zero(&self.reserved3)
             && all_zero(&self.limits.reserved);
         zero.then_some(()).ok_or(ConfigFault::Reserved)

@@ -237,7 +237,8 @@ impl JobRequest {
             return Err(Status::ReservedNotZero);
         }
         let (kernel, elem) = self.kernel()?;
-        let unused_fence = self.wait_fence == 0 && self.wait_value != 0 || self.signal_fence == 0 && self.signal_value != 0;
+        let unused_fence =
+            self.wait_fence == 0 && self.wait_value != 0 || self.signal_fence == 0 && self.signal_value != 0;
         if self.priority >= MAX_PRIORITY || unused_fence {
             return Err(Status::BadArgument);
         }

@@ -457,8 +457,8 @@ pub enum ControlRequest {
 /// # Errors
 /// [`Refused`] with `BadLength`, `UnknownOpcode`, `ReservedNotZero` or `UnknownAsid`.
 pub fn parse_header(queue: RequestQueue, bytes: &[u8]) -> Result<(Opcode, RequestHeader), Refused> {
-    let (header, _) = RequestHeader::read_from_prefix(bytes)
-        .map_err(|_| Refused { status: Status::BadLength, id: 0 })?;
+    let (header, _) =
+        RequestHeader::read_from_prefix(bytes).map_err(|_| Refused { status: Status::BadLength, id: 0 })?;
     let refuse = |status| Refused { status, id: header.id };
     let opcode = Opcode::from_code(header.opcode)
         .filter(|opcode| opcode.queue() == queue)

@@ -43,7 +43,7 @@ impl ConfigSpace {
             window_size: 0,
             window_id: NO_WINDOW,
             reserved1: [0; 7],
-            reserved2: 0,
+            reserved2: [0; 2],
             session_id: 0,
             accepted_capabilities: 0,
             queues,
