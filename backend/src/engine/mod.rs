@@ -1,6 +1,8 @@
 //! What execution units run.
 
 pub(crate) mod eu;
+#[cfg(test)]
+mod every_step_tests;
 pub mod fixed;
 pub mod null;
 pub(crate) mod sched;

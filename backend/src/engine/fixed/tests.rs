@@ -7,6 +7,7 @@ use super::FixedEngine;
 use crate::mmu::View;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::Barrier;
 use uma_protocol::fault::{Access, FaultCause};
 use uma_protocol::kernel::{Elem, JobRequest, Kernel, KernelArgs};
 use uma_protocol::{Status, PAGE_SIZE};
@@ -233,22 +234,28 @@ fn run_on(view: &impl View, job: &JobRequest) -> u64 {
 /// Two EUs and a CPU add to the same words: nothing is lost.
 #[test]
 fn atomic_adds_are_counted_exactly() {
-    const SLOTS: u64 = 700;
-    const ADDS: u64 = 60_000;
+    // Few words, so that the three meet all the time.
+    const SLOTS: u64 = 3;
+    const ADDS: u64 = 500_000;
     let mut memory = FakeMemory::new(&vec![0; 2 * PAGE], 5);
     let va = BASE + 128;
     let add = |seed, by| {
         let args = KernelArgs { va: [va, 0, 0, 0], n: [SLOTS, ADDS, 0, 0], scalar: [by, seed] };
         job(Kernel::AtomicAdd, Elem::U64, args)
     };
+    let start = Barrier::new(3);
     std::thread::scope(|scope| {
-        let memory = &memory;
+        let (memory, start) = (&memory, &start);
         for (seed, by) in [(0, 3), (1, 5)] {
-            scope.spawn(move || run_on(&FakeView::new(memory, Interrupt::default()), &add(seed, by)));
+            scope.spawn(move || {
+                start.wait();
+                run_on(&FakeView::new(memory, Interrupt::default()), &add(seed, by))
+            });
         }
         scope.spawn(move || {
             let view = FakeView::new(memory, Interrupt::default());
             let word = view.translate(va, Access::RMW).unwrap().as_ptr().cast::<AtomicU64>();
+            start.wait();
             for _ in 0..ADDS {
                 // SAFETY: the span is mapped and aligned as long as `memory` is borrowed; everybody uses atomics on it.
                 unsafe { &*word }.fetch_add(7, Ordering::Relaxed);

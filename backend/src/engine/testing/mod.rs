@@ -1,6 +1,7 @@
 //! What tests of engines are made of: memory that moves under them, views that interrupt them, jobs, and the kernels
 //! once more in the plainest form to compare with.
 
+pub(crate) mod guest;
 pub(crate) mod jobs;
 pub(crate) mod memory;
 pub(crate) mod reference;
