@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 /// Longest time for one job of a test, and for one condition to come true.
-pub const LIMIT: Duration = Duration::from_secs(60);
+pub const LIMIT: Duration = Duration::from_secs(30);
 
 /// An open device and a context on it.
 #[derive(Debug)]

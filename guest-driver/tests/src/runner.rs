@@ -6,11 +6,13 @@ use crate::{Code, Fixture, Test};
 use libuma::Device;
 use std::io::{self, Read};
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// Longest time for one test.
-const LIMIT: Duration = Duration::from_secs(180);
+const LIMIT: Duration = Duration::from_secs(90);
+/// Time that a killed test has to end.
+const GRACE: Duration = Duration::from_secs(10);
 /// Exit status of a test that says by [`skip`] that it can't run here.
 const SKIPPED: i32 = 77;
 const SKIP_MARK: &str = "SKIP: ";
@@ -55,7 +57,7 @@ pub fn run(tests: &[&Test], out: impl io::Write) -> io::Result<usize> {
     stop_khugepaged();
     let mut tap = Tap::begin(out, tests.len())?;
     for test in tests {
-        let outcome = run_apart(test)?;
+        let outcome = run_apart(test)?; // an error bails out: after a hang nothing that follows says anything
         tap.report(test.name, &outcome)?;
     }
     Ok(tap.failed())
@@ -73,27 +75,15 @@ fn run_apart(test: &Test) -> io::Result<Outcome> {
         let _ = reader.read_to_end(&mut bytes); // what came until an error is shown
         String::from_utf8_lossy(&bytes).into_owned()
     });
-    let deadline = Instant::now() + LIMIT;
-    let status = loop {
-        if let Some(status) = child.try_wait()? {
-            break Some(status);
-        }
-        if Instant::now() > deadline {
-            break None;
-        }
-        std::thread::sleep(Duration::from_millis(2)); // only the pace of asking
-    };
-    if status.is_none() {
+    let status = wait_until(&mut child, Instant::now() + LIMIT)?;
+    let Some(status) = status else {
+        let state = hang_report(child.id());
         child.kill()?;
-        // a test that can't even be killed is not waited for: its output is what came until now
-        let ended = Instant::now() + Duration::from_secs(10);
-        while child.try_wait()?.is_none() {
-            if Instant::now() > ended {
-                return Ok(Outcome::Failed(format!("No end within {LIMIT:?}, and SIGKILL does not end it")));
-            }
-            std::thread::sleep(Duration::from_millis(10)); // only the pace of asking
+        if wait_until(&mut child, Instant::now() + GRACE)?.is_none() {
+            return Err(io::Error::other(format!("{} hangs, and SIGKILL does not end it\n{state}", test.name)));
         }
-    }
+        return Ok(Outcome::Failed(format!("No end within {LIMIT:?}\n{state}\n{}", output.join().unwrap_or_default())));
+    };
     let output = output.join().unwrap_or_default();
     let outcome = judge(status, &output);
     Ok(match (outcome, balance) {
@@ -102,10 +92,38 @@ fn run_apart(test: &Test) -> io::Result<Outcome> {
     })
 }
 
-fn judge(status: Option<ExitStatus>, output: &str) -> Outcome {
-    let Some(status) = status else {
-        return Outcome::Failed(format!("No end within {LIMIT:?}\n{output}"));
-    };
+fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitStatus>> {
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(Some(status));
+        }
+        if Instant::now() > deadline {
+            return Ok(None);
+        }
+        std::thread::sleep(Duration::from_millis(2)); // only the pace of asking
+    }
+}
+
+/// Where the threads of a process and of its children are, and what the driver counts.
+fn hang_report(pid: u32) -> String {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let mut lines = Vec::new();
+    let mut pids = vec![pid];
+    while let Some(pid) = pids.pop() {
+        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
+        for task in tasks.filter_map(Result::ok) {
+            let path = task.path().display().to_string();
+            let words = read(&format!("{path}/stack")).replace(['\n', '\r'], " ");
+            lines.push(format!("thread {path}: {words}"));
+            let children = read(&format!("{path}/children"));
+            pids.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+        }
+    }
+    lines.push(read("/sys/kernel/debug/uma0/counters").replace('\n', ", "));
+    lines.join("\n")
+}
+
+fn judge(status: ExitStatus, output: &str) -> Outcome {
     match (status.code(), status.signal()) {
         (Some(0), _) => Outcome::Ok,
         (Some(SKIPPED), _) => {
@@ -141,13 +159,10 @@ mod tests {
 
     #[test]
     fn statuses_are_judged() {
-        let exited = |code: i32| Some(ExitStatus::from_raw(code << 8));
+        let exited = |code: i32| ExitStatus::from_raw(code << 8);
         assert_eq!(judge(exited(0), ""), Outcome::Ok);
         assert_eq!(judge(exited(77), "x\nSKIP: no pool\n"), Outcome::Skipped("no pool".into()));
         assert_eq!(judge(exited(101), "why"), Outcome::Failed("why".into()));
-        assert!(
-            matches!(judge(Some(ExitStatus::from_raw(11)), ""), Outcome::Failed(text) if text.contains("Some(11)"))
-        );
-        assert!(matches!(judge(None, ""), Outcome::Failed(_)));
+        assert!(matches!(judge(ExitStatus::from_raw(11), ""), Outcome::Failed(text) if text.contains("Some(11)")));
     }
 }

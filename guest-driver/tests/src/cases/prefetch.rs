@@ -96,7 +96,8 @@ fn prefetch_holes(fixture: &Fixture) {
     need_private(fixture);
     let mut memory = Mapping::small(LEN);
     memory.slice_mut::<u8>()[5 * PAGE_SIZE] = 1;
-    let created = Stats { zero_filled: PAGES - 1, ..to_device(PAGES) };
+    memory.slice_mut::<u8>()[HUGE_SIZE] = 1; // a block that is empty as a whole would become a large page
+    let created = Stats { zero_filled: PAGES - 2, ..to_device(PAGES) };
     prefetch(fixture, &memory, Target::Device, PAGES, 0, created);
     assert_eq!(memory.slice::<u8>()[5 * PAGE_SIZE], 1);
     let empty = Mapping::small(LEN);
