@@ -16,12 +16,12 @@ pub(super) fn add<V: View>(
     let [slots, operations, ..] = args.n;
     while cursor.i < operations {
         let slot = atomic_slot(args.scalar[1], cursor.i, slots);
-        let word = run.operand(args.va[0] + slot * elem.size(), elem.size(), Access::RMW)?;
+        let word = run.operand(0, args.va[0] + slot * elem.size(), elem.size(), Access::RMW)?;
         bulk::atomic_add(word, elem.size(), args.scalar[0]);
         cursor.i += 1;
         run.book(&[word, word]);
         if cursor.i < operations {
-            run.after_element()?;
+            run.after_step(elem.size())?;
         }
     }
     Ok(0)
@@ -34,12 +34,12 @@ pub(super) fn cas<V: View>(
     cursor: &mut Cursor,
 ) -> Result<u64, Stop> {
     while cursor.i < args.n[0] {
-        let word = run.operand(args.va[0] + cursor.i * elem.size(), elem.size(), Access::RMW)?;
+        let word = run.operand(0, args.va[0] + cursor.i * elem.size(), elem.size(), Access::RMW)?;
         cursor.value += u64::from(bulk::atomic_cas(word, elem.size(), args.scalar[0], args.scalar[1]));
         cursor.i += 1;
         run.book(&[word, word]);
         if cursor.i < args.n[0] {
-            run.after_element()?;
+            run.after_step(elem.size())?;
         }
     }
     Ok(cursor.value)

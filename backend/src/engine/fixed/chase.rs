@@ -13,13 +13,13 @@ pub(super) fn chase<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &m
         if cursor.value % 8 != 0 {
             return Err(Stop::Trap(Status::Misaligned));
         }
-        let node = run.operand(cursor.value, 8, Access::READ)?;
+        let node = run.operand(0, cursor.value, 8, Access::READ)?;
         cursor.value = bulk::load(node, Elem::U64);
         cursor.i += 1;
         run.book(&[node]);
-        run.after_element()?;
+        run.after_step(8)?;
     }
-    let out = run.operand(args.va[1], 8, Access::STORE)?;
+    let out = run.operand(1, args.va[1], 8, Access::STORE)?;
     bulk::store(out, Elem::U64, cursor.value);
     run.book(&[out]);
     Ok(cursor.value)

@@ -16,13 +16,13 @@ pub(super) fn fill<V: View>(
     let size = elem.size();
     while cursor.i < args.n[0] {
         let va = args.va[0] + cursor.i * size;
-        let n = chunk(args.n[0] - cursor.i, size, &[va]);
-        let dst = run.operand(va, n * size, Access::STORE)?;
+        let n = chunk(args.n[0] - cursor.i, elem, [va]);
+        let dst = run.operand(0, va, n * size, Access::STORE)?;
         bulk::fill(dst, n as usize, elem, args.scalar[0]);
         cursor.i += n;
         run.book(&[dst]);
         if cursor.i < args.n[0] {
-            run.after_chunk()?;
+            run.after_step(n * size)?;
         }
     }
     Ok(0)
@@ -70,15 +70,15 @@ fn two<V: View>(
     let [dst_va, src_va, ..] = args.va;
     while cursor.i < args.n[0] {
         let at = cursor.i * size;
-        let n = chunk(args.n[0] - cursor.i, size, &[dst_va + at, src_va + at]);
-        let src = run.operand(src_va + at, n * size, Access::READ)?;
-        let dst = run.operand(dst_va + at, n * size, dst_access)?;
+        let n = chunk(args.n[0] - cursor.i, elem, [dst_va + at, src_va + at]);
+        let src = run.operand(1, src_va + at, n * size, Access::READ)?;
+        let dst = run.operand(0, dst_va + at, n * size, dst_access)?;
         apply(dst, src, n as usize);
         cursor.i += n;
         let spans = [dst, src, dst];
         run.book(if dst_access.contains(Access::READ) { &spans } else { &spans[..2] });
         if cursor.i < args.n[0] {
-            run.after_chunk()?;
+            run.after_step(n * size)?;
         }
     }
     Ok(0)

@@ -15,7 +15,8 @@ pub(super) fn gemm<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &mu
         return Ok(0);
     }
     while cursor.i < rows {
-        cursor.j += step(run, args, cursor)?;
+        let n = step(run, args, cursor)?;
+        cursor.j += n;
         if cursor.j == columns {
             cursor.j = 0;
             cursor.p += 1;
@@ -26,7 +27,7 @@ pub(super) fn gemm<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &mu
             }
         }
         if cursor.i < rows {
-            run.after_chunk()?;
+            run.after_step(n * SIZE)?;
         }
     }
     Ok(0)
@@ -39,17 +40,17 @@ fn step<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &Cursor) -> Re
     let Cursor { i, p, j, .. } = *cursor;
     let c_va = args.va[0] + (i * columns + j) * SIZE;
     if terms == 0 {
-        let n = chunk(columns - j, SIZE, &[c_va]);
-        let c = run.operand(c_va, n * SIZE, Access::UPDATE)?;
+        let n = chunk(columns - j, Elem::F32, [c_va]);
+        let c = run.operand(0, c_va, n * SIZE, Access::UPDATE)?;
         bulk::scale(c, c, n as usize, Elem::F32, args.scalar[1]);
         run.book(&[c, c]);
         return Ok(n);
     }
     let b_va = args.va[2] + (p * columns + j) * SIZE;
-    let n = chunk(columns - j, SIZE, &[c_va, b_va]);
-    let a = run.operand(args.va[1] + (i * terms + p) * SIZE, SIZE, Access::READ)?;
-    let b = run.operand(b_va, n * SIZE, Access::READ)?;
-    let c = run.operand(c_va, n * SIZE, Access::UPDATE)?;
+    let n = chunk(columns - j, Elem::F32, [c_va, b_va]);
+    let a = run.operand(1, args.va[1] + (i * terms + p) * SIZE, SIZE, Access::READ)?;
+    let b = run.operand(2, b_va, n * SIZE, Access::READ)?;
+    let c = run.operand(0, c_va, n * SIZE, Access::UPDATE)?;
     let factor = alpha * f32::from_bits(bulk::load(a, Elem::F32) as u32);
     bulk::multiply_add_row(c, b, n as usize, factor, (p == 0).then_some(beta));
     run.book(&[a, b, c, c]);

@@ -35,20 +35,20 @@ fn each<V: View>(
     place: impl Fn(u64, u64) -> (u64, u64),
 ) -> Result<u64, Stop> {
     while cursor.i < args.n[0] {
-        let indices = run.operand(args.va[2] + cursor.i * 8, 8, Access::READ)?;
+        let indices = run.operand(2, args.va[2] + cursor.i * 8, 8, Access::READ)?;
         // Read once: the guest may change it, but not what was checked.
         let index = bulk::load(indices, Elem::U64);
         if index >= args.n[1] {
             return Err(Stop::Trap(Status::BadArgument));
         }
         let (dst_va, src_va) = place(cursor.i, index);
-        let src = run.operand(src_va, elem.size(), Access::READ)?;
-        let dst = run.operand(dst_va, elem.size(), Access::STORE)?;
+        let src = run.operand(1, src_va, elem.size(), Access::READ)?;
+        let dst = run.operand(0, dst_va, elem.size(), Access::STORE)?;
         bulk::store(dst, elem, bulk::load(src, elem));
         cursor.i += 1;
         run.book(&[indices, src, dst]);
         if cursor.i < args.n[0] {
-            run.after_element()?;
+            run.after_step(8)?;
         }
     }
     Ok(0)

@@ -16,12 +16,12 @@ pub(super) fn reduce<V: View>(
     let size = elem.size();
     while cursor.i < args.n[0] {
         let va = args.va[1] + cursor.i * size;
-        let n = chunk(args.n[0] - cursor.i, size, &[va]);
-        let src = run.operand(va, n * size, Access::READ)?;
+        let n = chunk(args.n[0] - cursor.i, elem, [va]);
+        let src = run.operand(1, va, n * size, Access::READ)?;
         bulk::sum_lanes(&mut cursor.lanes, src, n as usize, elem, cursor.i);
         cursor.i += n;
         run.book(&[src]);
-        run.after_chunk()?;
+        run.after_step(n * size)?;
     }
     finish(run, elem, args, cursor)
 }
@@ -35,20 +35,20 @@ pub(super) fn dot<V: View>(
     let size = elem.size();
     while cursor.i < args.n[0] {
         let (x_va, y_va) = (args.va[1] + cursor.i * size, args.va[2] + cursor.i * size);
-        let n = chunk(args.n[0] - cursor.i, size, &[x_va, y_va]);
-        let x = run.operand(x_va, n * size, Access::READ)?;
-        let y = run.operand(y_va, n * size, Access::READ)?;
+        let n = chunk(args.n[0] - cursor.i, elem, [x_va, y_va]);
+        let x = run.operand(1, x_va, n * size, Access::READ)?;
+        let y = run.operand(2, y_va, n * size, Access::READ)?;
         bulk::dot_lanes(&mut cursor.lanes, x, y, n as usize, elem, cursor.i);
         cursor.i += n;
         run.book(&[x, y]);
-        run.after_chunk()?;
+        run.after_step(n * size)?;
     }
     finish(run, elem, args, cursor)
 }
 
 /// The last step: writes the sum.
 fn finish<V: View>(run: &mut Run<'_, V>, elem: Elem, args: &KernelArgs, cursor: &Cursor) -> Result<u64, Stop> {
-    let out = run.operand(args.va[0], elem.size(), Access::STORE)?;
+    let out = run.operand(0, args.va[0], elem.size(), Access::STORE)?;
     let sum = bulk::fold_lanes(&cursor.lanes, elem);
     bulk::store(out, elem, sum);
     run.book(&[out]);
