@@ -62,6 +62,20 @@ impl<'r, V: View> Run<'r, V> {
         Ok(span.truncate(bytes as usize))
     }
 
+    /// Translates what operand `slot` needs at the next step and begins to fetch it, so that the memory works while the data
+    /// of this step streams. Call it when this step has all its operands. Only a hint: what fails is left to the step itself.
+    #[inline(always)]
+    pub fn ahead(&mut self, slot: usize, va: u64, access: Access) {
+        let known = self.windows[slot].is_some_and(|window| va.wrapping_sub(window.va) < window.span.len() as u64);
+        if known || self.fuel <= 1 {
+            return;
+        }
+        if let Ok(span) = self.view.translate(va, access) {
+            bulk::prefetch(span);
+            self.windows[slot] = Some(Window { va, span });
+        }
+    }
+
     /// Books a step that read or wrote these spans; a span that was read and written is named twice.
     #[inline(always)]
     pub fn book(&mut self, spans: &[Span<'_>]) {

@@ -18,6 +18,9 @@ pub(super) fn fill<V: View>(
         let va = args.va[0] + cursor.i * size;
         let n = chunk(args.n[0] - cursor.i, elem, [va]);
         let dst = run.operand(0, va, n * size, Access::STORE)?;
+        if cursor.i + n < args.n[0] {
+            run.ahead(0, va + n * size, Access::STORE);
+        }
         bulk::fill(dst, n as usize, elem, args.scalar[0]);
         cursor.i += n;
         run.book(&[dst]);
@@ -73,6 +76,10 @@ fn two<V: View>(
         let n = chunk(args.n[0] - cursor.i, elem, [dst_va + at, src_va + at]);
         let src = run.operand(1, src_va + at, n * size, Access::READ)?;
         let dst = run.operand(0, dst_va + at, n * size, dst_access)?;
+        if cursor.i + n < args.n[0] {
+            run.ahead(1, src_va + at + n * size, Access::READ);
+            run.ahead(0, dst_va + at + n * size, dst_access);
+        }
         apply(dst, src, n as usize);
         cursor.i += n;
         let spans = [dst, src, dst];

@@ -18,6 +18,9 @@ pub(super) fn reduce<V: View>(
         let va = args.va[1] + cursor.i * size;
         let n = chunk(args.n[0] - cursor.i, elem, [va]);
         let src = run.operand(1, va, n * size, Access::READ)?;
+        if cursor.i + n < args.n[0] {
+            run.ahead(1, va + n * size, Access::READ);
+        }
         bulk::sum_lanes(&mut cursor.lanes, src, n as usize, elem, cursor.i);
         cursor.i += n;
         run.book(&[src]);
@@ -38,6 +41,10 @@ pub(super) fn dot<V: View>(
         let n = chunk(args.n[0] - cursor.i, elem, [x_va, y_va]);
         let x = run.operand(1, x_va, n * size, Access::READ)?;
         let y = run.operand(2, y_va, n * size, Access::READ)?;
+        if cursor.i + n < args.n[0] {
+            run.ahead(1, x_va + n * size, Access::READ);
+            run.ahead(2, y_va + n * size, Access::READ);
+        }
         bulk::dot_lanes(&mut cursor.lanes, x, y, n as usize, elem, cursor.i);
         cursor.i += n;
         run.book(&[x, y]);
