@@ -58,6 +58,25 @@ struct uma_counters *uma_page_counters(struct page *page)
 	return folio_zone_device_data(page_folio(page));
 }
 
+/*
+ * Makes single pages of a freed large folio. The next user of the block may take them one by
+ * one, and nobody may find the old head through a tail then.
+ */
+static void uma_forget_compound(struct page *page, struct dev_pagemap *pagemap, u32 nr)
+{
+	u32 i;
+
+#ifdef NR_PAGES_IN_LARGE_FOLIO
+	((struct folio *)page)->_nr_pages = 0;
+#endif
+	for (i = 0; i < nr; i++) {
+		/* head and order live in the low byte; the page map takes the place of the link to the head */
+		page[i].flags.f &= ~0xffUL;
+		((struct folio *)&page[i])->mapping = NULL;
+		((struct folio *)&page[i])->pgmap = pagemap;
+	}
+}
+
 static void uma_folio_free(struct folio *folio)
 {
 	struct page *page = folio_page(folio, 0);
@@ -69,6 +88,8 @@ static void uma_folio_free(struct folio *folio)
 	bool empty = false;
 
 	folio_set_zone_device_data(folio, NULL);
+	if (nr > 1)
+		uma_forget_compound(page, folio->pgmap, nr);
 	spin_lock_irqsave(&ud->mem.lock, flags);
 	bitmap_clear(block->map, page_to_pfn(page) - block->first_pfn, nr);
 	block->used -= nr;
@@ -275,7 +296,9 @@ struct page *uma_block_page(struct uma_device *ud, struct uma_block *block, u32 
 	atomic64_add(nr, &ud->mem.used_pages);
 	atomic64_add(nr, &owner->device_pages);
 	refcount_add(nr, &owner->ref);
-	zone_device_folio_init(page_folio(page), page_pgmap(page), order);
+	zone_device_page_init(page, page_pgmap(page), order);
+	if (order)
+		folio_set_large_rmappable(page_folio(page));
 	page->zone_device_data = owner;
 	return page;
 }

@@ -322,6 +322,9 @@ int uma_job_wait(struct uma_ctx *ctx, struct uma_wait *args);
 int uma_job_cancel(struct uma_ctx *ctx, u64 id);
 void uma_jobs_forget(struct uma_ctx *ctx);
 
+/* uma_args.c */
+int uma_check_args(const struct uma_submit *args);
+
 /* uma_mirror.c */
 int uma_mirror_init(struct uma_ctx *ctx);
 void uma_mirror_fini(struct uma_ctx *ctx);

@@ -176,10 +176,12 @@ int uma_job_submit(struct uma_ctx *ctx, struct uma_submit *args)
 	int ret, fd = -1;
 
 	if (args->reserved0 || args->reserved1 || (args->flags & ~UMA_SUBMIT_FENCE_FD) ||
-	    args->priority >= VIRTIO_UMA_MAX_PRIORITY || args->kernel > VIRTIO_UMA_KERNEL_CHASE ||
-	    args->elem > VIRTIO_UMA_ELEM_F64 || args->stream >= ud->config.limits.max_streams ||
+	    args->priority >= VIRTIO_UMA_MAX_PRIORITY || args->stream >= ud->config.limits.max_streams ||
 	    max(args->wait_fence, args->signal_fence) > ud->config.limits.max_fences)
 		return -EINVAL;
+	ret = uma_check_args(args);
+	if (ret)
+		return ret;
 	job = uma_job_new(ctx, args);
 	if (!job)
 		return -ENOMEM;

@@ -188,7 +188,7 @@ static int uma_push(struct uma_ctx *ctx, unsigned long start, unsigned long end,
 	args.start = start;
 	args.end = min(end, args.vma->vm_end);
 	if (ctx->ud->mem.large && args.end - args.start == UMA_BLOCK_SIZE &&
-	    IS_ALIGNED(args.start, UMA_BLOCK_SIZE))
+	    IS_ALIGNED(args.start, UMA_BLOCK_SIZE) && !(args.vma->vm_flags & VM_NOHUGEPAGE))
 		args.flags |= MIGRATE_VMA_SELECT_COMPOUND;
 	ret = migrate_vma_setup(&args);
 	if (ret)
