@@ -1,2 +1,129 @@
-//! Placeholder until the images work lands.
-fn main() {}
+//! `uma-vm`: guests with the device. `cargo demo`, `cargo verify` and `cargo vm` run it.
+
+mod cache;
+mod command;
+mod demo;
+mod error;
+mod guest;
+mod guest_tests;
+mod kvm;
+mod module;
+mod namespace;
+mod setup;
+mod tap;
+mod tree;
+mod verify;
+
+use clap::{Parser, Subcommand};
+use error::{describe, Error};
+use guest::run::Options;
+use std::process::ExitCode;
+
+/// Fetches, builds and boots guests with the virtio-uma device.
+#[derive(Parser)]
+#[command(name = "cargo vm", version)]
+struct Args {
+    #[command(subcommand)]
+    command: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// Boot a guest and show a device computing on its malloc memory
+    Demo {
+        /// With the in-process guest instead of QEMU
+        #[arg(long)]
+        embedded: bool,
+    },
+    /// Run every test
+    Verify {
+        /// Only these stages
+        #[arg(long, value_name = "STAGE")]
+        only: Vec<String>,
+        /// Name the stages
+        #[arg(long)]
+        list: bool,
+    },
+    /// Only fetch and build
+    Setup,
+    /// A guest with a shell on this terminal; Ctrl-A x leaves
+    Boot {
+        /// Kernel of the guest, 7.3 or 6.12
+        #[arg(long, default_value = setup::KERNEL)]
+        kernel: String,
+    },
+    /// One command in a guest; its exit status is the command's
+    Run {
+        /// Kernel of the guest, 7.3 or 6.12
+        #[arg(long, default_value = setup::KERNEL)]
+        kernel: String,
+        /// The command
+        #[arg(last = true, required = true)]
+        command: Vec<String>,
+    },
+    /// The tests that run inside guests
+    GuestTests {
+        /// Kernel of the guest, 7.3 or 6.12
+        #[arg(long, default_value = setup::KERNEL)]
+        kernel: String,
+        /// Only groups and tests with this in their name
+        filter: Option<String>,
+    },
+    #[command(hide = true)]
+    KvmProbe,
+}
+
+fn main() -> ExitCode {
+    match Args::parse().command {
+        What::Demo { embedded: false } => demo::run(),
+        What::Demo { embedded: true } => {
+            println!("The in-process guest does not exist yet; `cargo demo` runs the job in a real one");
+            ExitCode::from(2)
+        }
+        What::Verify { list: true, .. } => {
+            verify::list();
+            ExitCode::SUCCESS
+        }
+        What::Verify { only, .. } => verify::run(&only),
+        What::Setup => report(setup::kit(setup::KERNEL).map(|_| 0)),
+        What::Boot { kernel } => report(setup::kit(&kernel).and_then(|kit| kit.boot(&Options::default())).map(|()| 0)),
+        What::Run { kernel, command } => report(run(&kernel, &command)),
+        What::GuestTests { kernel, filter } => report(guest_tests(&kernel, filter.as_deref())),
+        What::KvmProbe => match kvm::probe() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(why) => {
+                eprintln!("{why}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}
+
+fn run(kernel: &str, command: &[String]) -> Result<u8, Error> {
+    let quoted: Vec<_> = command.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
+    let kit = setup::kit(kernel)?;
+    let outcome = kit.run(&quoted.join(" "), &Options::default(), |line| println!("{line}"))?;
+    match outcome.status {
+        Some(status) => Ok(status as u8),
+        None => {
+            println!("{}", guest::run::console_tail(&outcome.console));
+            Err(outcome.failure("the guest ended without a result"))
+        }
+    }
+}
+
+fn guest_tests(kernel: &str, filter: Option<&str>) -> Result<u8, Error> {
+    let tally = guest_tests::run(&setup::kit(kernel)?, kernel == setup::KERNEL, filter)?;
+    println!("{} passed, {} failed, {} skipped", tally.passed, tally.failed.len(), tally.skipped.len());
+    Ok(u8::from(!tally.failed.is_empty() || tally.total() == 0))
+}
+
+fn report(result: Result<u8, Error>) -> ExitCode {
+    match result {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            println!("{}", describe(&error));
+            ExitCode::from(error.exit_code())
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! A guest: its programs, its initramfs, QEMU, and one run of it.
+
+pub mod cpio;
+pub mod initramfs;
+pub mod programs;
+pub mod qemu;
+pub mod run;
+pub mod side;

@@ -1,0 +1,97 @@
+//! The stages that cargo does.
+
+use super::{in_root, one};
+use crate::command::{output, succeeds};
+use crate::error::Error;
+use crate::guest::programs::cargo;
+use crate::tap::Tally;
+use std::process::Command;
+
+fn command(args: &[&str]) -> Command {
+    let mut command = in_root(cargo());
+    command.args(args);
+    command
+}
+
+pub(super) fn fmt() -> Result<Tally, Error> {
+    output(&mut command(&["fmt", "--all", "--check"])).map(|_| one())
+}
+
+pub(super) fn clippy() -> Result<Tally, Error> {
+    output(&mut command(&["clippy", "--quiet", "--workspace", "--all-targets", "--", "-D", "warnings"])).map(|_| one())
+}
+
+pub(super) fn docs() -> Result<Tally, Error> {
+    let mut command = command(&["doc", "--quiet", "--no-deps", "--workspace"]);
+    output(command.env("RUSTDOCFLAGS", "-D warnings")).map(|_| one())
+}
+
+pub(super) fn tests() -> Result<Tally, Error> {
+    count(command(&["test", "--workspace", "--no-fail-fast"]), "tests")
+}
+
+pub(super) fn loom() -> Result<Tally, Error> {
+    let mut command =
+        command(&["test", "-p", "vhost-device-uma", "--release", "--lib", "--target-dir", "target/loom", "loom"]);
+    command.env("RUSTFLAGS", "--cfg loom").env("LOOM_MAX_PREEMPTIONS", "3");
+    count(command, "loom")
+}
+
+pub(super) fn deny() -> Result<Tally, Error> {
+    if !succeeds(&mut command(&["deny", "--version"])) {
+        let reason = "cargo-deny is not installed".to_owned();
+        return Ok(Tally { skipped: vec![("deny".into(), reason)], ..Tally::default() });
+    }
+    output(&mut command(&["deny", "check", "licenses", "bans", "sources"])).map(|_| one())
+}
+
+/// Runs libtest binaries and counts what they print.
+fn count(mut command: Command, stage: &str) -> Result<Tally, Error> {
+    let (text, failed) = match output(&mut command) {
+        Ok(text) => (text, None),
+        Err(Error::Failed { output, .. }) => (output.clone(), Some(output)),
+        Err(error) => return Err(error),
+    };
+    let mut tally = parse(&text);
+    if let Some(output) = failed {
+        println!("{output}");
+        if tally.failed.is_empty() {
+            tally.failed.push(format!("{stage}: did not run to its end"));
+        }
+    } else if tally.total() == 0 {
+        tally.failed.push(format!("{stage}: no test ran"));
+    }
+    Ok(tally)
+}
+
+/// Counts from lines `test result: ok. 3 passed; 0 failed; 1 ignored; …` and names from `test a::b ... FAILED`.
+fn parse(text: &str) -> Tally {
+    let mut tally = Tally::default();
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("test result: ") {
+            let mut words = rest.split_whitespace().skip_while(|word| word.parse::<u32>().is_err());
+            tally.passed += words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
+            tally.failed.push(name.into());
+        } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ignored")) {
+            let reason = name.1.trim_start_matches([',', ' ']);
+            let reason = if reason.is_empty() { "ignored" } else { reason };
+            tally.skipped.push((name.0.into(), reason.into()));
+        }
+    }
+    tally
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_of_libtest() {
+        let text = "test a::b ... ok\ntest c ... FAILED\ntest d ... ignored, needs a moon\n\
+                    test result: FAILED. 7 passed; 1 failed; 1 ignored; 0 measured\ntest result: ok. 2 passed; 0 failed\n";
+        let tally = parse(text);
+        assert_eq!((tally.passed, tally.failed), (9, vec!["c".to_owned()]));
+        assert_eq!(tally.skipped, [("d".to_owned(), "needs a moon".to_owned())]);
+    }
+}
