@@ -29,6 +29,7 @@ impl From<Fault> for Stop {
 #[derive(Clone, Copy)]
 struct Window<'r> {
     va: u64,
+    access: Access,
     span: Span<'r>,
 }
 
@@ -52,13 +53,14 @@ impl<'r, V: View> Run<'r, V> {
     #[inline(always)]
     pub fn operand(&mut self, slot: usize, va: u64, bytes: u64, access: Access) -> Result<Span<'r>, Stop> {
         if let Some(window) = &self.windows[slot] {
+            debug_assert_eq!(window.access, access);
             if let Some(span) = bulk::part(window.span, va.wrapping_sub(window.va), bytes) {
                 return Ok(span);
             }
         }
         let span = self.view.translate(va, access)?;
         debug_assert!(span.len() as u64 >= bytes);
-        self.windows[slot] = Some(Window { va, span });
+        self.windows[slot] = Some(Window { va, access, span });
         Ok(span.truncate(bytes as usize))
     }
 
@@ -72,7 +74,7 @@ impl<'r, V: View> Run<'r, V> {
         }
         if let Ok(span) = self.view.translate(va, access) {
             bulk::prefetch(span);
-            self.windows[slot] = Some(Window { va, span });
+            self.windows[slot] = Some(Window { va, access, span });
         }
     }
 
