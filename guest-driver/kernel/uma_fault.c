@@ -103,6 +103,20 @@ static bool uma_wants_device(struct uma_ctx *ctx, unsigned long va, bool write)
 	return advice == UMA_ADVISE_PREFER_DEVICE || (advice == UMA_ADVISE_READ_MOSTLY && write);
 }
 
+/*
+ * The device writes to a page on it that a fork left shared. Only the CPU's own fault can
+ * give the process a copy of its own, so the page comes back as if the CPU had written.
+ */
+static void uma_unshare(struct uma_ctx *ctx, unsigned long va)
+{
+	bool unlocked = false;
+
+	if (mmap_read_lock_killable(ctx->mm))
+		return;
+	fixup_user_fault(ctx->mm, va, FAULT_FLAG_WRITE, &unlocked);
+	mmap_read_unlock(ctx->mm);
+}
+
 /* Return: VIRTIO_UMA_RESULT_*. */
 static u32 uma_serve(struct uma_ctx *ctx, unsigned long va, bool write, u32 *tries)
 {
@@ -126,6 +140,9 @@ static u32 uma_serve(struct uma_ctx *ctx, unsigned long va, bool write, u32 *tri
 		switch (ret) {
 		case 0:
 			return VIRTIO_UMA_RESULT_RETRY;
+		case -EREMOTE:
+			uma_unshare(ctx, va);
+			continue;
 		case -EAGAIN:
 		case -EBUSY:
 			cond_resched();

@@ -336,7 +336,8 @@ static int uma_lookup(struct uma_ctx *ctx, struct hmm_range *range, unsigned lon
  * @write:	whether it has to be writable
  *
  * Return: 0; -EAGAIN if an invalidation came in between; -EFAULT if @va can't be accessed
- * so; -ENOMEM, -EINTR, -EBUSY.
+ * so; -EREMOTE if it is on the device and has to be written, but is shared with another
+ * process since a fork; -ENOMEM, -EINTR, -EBUSY.
  */
 int uma_mirror_map(struct uma_ctx *ctx, unsigned long start, unsigned long end, unsigned long va,
 		   bool write)
@@ -362,6 +363,11 @@ int uma_mirror_map(struct uma_ctx *ctx, unsigned long start, unsigned long end, 
 	}
 	if (ret)
 		goto out;
+	if (write && !(range.hmm_pfns[(va - range.start) >> PAGE_SHIFT] & HMM_PFN_WRITE)) {
+		/* hmm reports pages of our own as they are, even where a write was asked for */
+		ret = -EREMOTE;
+		goto out;
+	}
 	mutex_lock(&ctx->mirror_lock);
 	if (mmu_interval_read_retry(&interval->notifier, range.notifier_seq))
 		ret = -EAGAIN;
