@@ -3,7 +3,7 @@
 //! The driver changes a PTE, publishes the range in the ring, advances the epoch, fences, and waits for every EU that is
 //! in a section of this address space with an older epoch. The EU publishes its section, fences, and only then reads the
 //! epoch again. One of the two therefore sees the other: either the driver sees the section and waits, or the EU
-//! sees the new epoch and drops the translation. The loom tests below show that each fence and the second read are needed.
+//! sees the new epoch and drops the translation. The loom tests show that each fence and the second read are needed.
 
 use super::atomics::{fence, AtomicU64, Ordering};
 use uma_protocol::sync::{active, asid_state, IDLE};
@@ -58,7 +58,20 @@ pub struct Dead;
 ///
 /// # Errors
 /// [`Dead`] if the address space may not be used any more; the section is left again.
+#[inline]
 pub fn enter<P: SpacePage>(
+    line: &AtomicU64,
+    page: &P,
+    asid: u32,
+    seen: &mut Option<u64>,
+    apply: impl FnMut(Drop),
+) -> Result<(), Dead> {
+    enter_with::<P, true, true>(line, page, asid, seen, apply)
+}
+
+/// [`enter`], with its fence and its second read of the epoch to be left out: the tests show that both are needed.
+#[inline(always)]
+fn enter_with<P: SpacePage, const FENCE: bool, const REREAD: bool>(
     line: &AtomicU64,
     page: &P,
     asid: u32,
@@ -67,10 +80,12 @@ pub fn enter<P: SpacePage>(
 ) -> Result<(), Dead> {
     let before = page.epoch().load(Ordering::Relaxed);
     line.store(active(asid, before), Ordering::Release);
-    fence(Ordering::SeqCst);
-    let now = page.epoch().load(Ordering::Acquire);
+    if FENCE {
+        fence(Ordering::SeqCst);
+    }
+    let now = if REREAD { page.epoch().load(Ordering::Acquire) } else { before };
     if let Some(last) = *seen {
-        catch_up(page, last, now, apply);
+        catch_up::<P, true>(page, last, now, apply);
     }
     *seen = Some(now);
     if page.state().load(Ordering::Acquire) != asid_state::LIVE {
@@ -81,24 +96,26 @@ pub fn enter<P: SpacePage>(
 }
 
 /// Ends a section: nothing translated in it is used from here on.
+#[inline]
 pub fn leave(line: &AtomicU64) {
     line.store(IDLE, Ordering::Release);
 }
 
 /// Whether something was published since `seen`: leave and enter again.
+#[inline]
 pub fn is_behind<P: SpacePage>(page: &P, seen: u64) -> bool {
     page.epoch().load(Ordering::Relaxed) != seen
 }
 
 /// Hands out the invalidations `last + 1..=now`. A gap of the ring's size or more, an epoch that ran backwards and a
-/// slot that is being overwritten all mean "everything".
-fn catch_up<P: SpacePage>(page: &P, last: u64, now: u64, mut apply: impl FnMut(Drop)) {
+/// slot that is being overwritten all mean "everything". `CHECK` is off only where a test shows that it is needed.
+fn catch_up<P: SpacePage, const CHECK: bool>(page: &P, last: u64, now: u64, mut apply: impl FnMut(Drop)) {
     if now.wrapping_sub(last) >= page.entries() {
         apply(Drop::All { overrun: true });
         return;
     }
     for seq in last.wrapping_add(1)..=now {
-        match read_slot(&page.slot(seq), seq) {
+        match read_slot::<CHECK>(&page.slot(seq), seq) {
             Some((start, end)) => apply(Drop::Range { start, end }),
             None => {
                 apply(Drop::All { overrun: true });
@@ -109,13 +126,19 @@ fn catch_up<P: SpacePage>(page: &P, last: u64, now: u64, mut apply: impl FnMut(D
 }
 
 /// The range in a slot, if it holds `seq` before and after the read and no flag that we do not know.
-fn read_slot(slot: &Slot<'_>, seq: u64) -> Option<(u64, u64)> {
-    if slot.seq.load(Ordering::Acquire) != seq {
+fn read_slot<const CHECK: bool>(slot: &Slot<'_>, seq: u64) -> Option<(u64, u64)> {
+    if CHECK && slot.seq.load(Ordering::Acquire) != seq {
         return None;
     }
     let start = slot.start.load(Ordering::Relaxed);
     let end = slot.end.load(Ordering::Relaxed);
     let flags = slot.flags.load(Ordering::Relaxed);
     fence(Ordering::Acquire);
-    (slot.seq.load(Ordering::Relaxed) == seq && flags == 0).then_some((start, end))
+    let held = !CHECK || slot.seq.load(Ordering::Relaxed) == seq;
+    (held && flags == 0).then_some((start, end))
 }
+
+#[cfg(all(test, loom))]
+mod loom_tests;
+#[cfg(all(test, not(loom)))]
+mod tests;
