@@ -35,6 +35,7 @@ pub(crate) enum SliceEnd {
 }
 
 /// What an EU does next.
+#[expect(clippy::large_enum_variant, reason = "moved once per slice; a box would allocate each time")]
 pub(crate) enum Next {
     /// Run this.
     Run(Task),

@@ -5,6 +5,7 @@ use arc_swap::ArcSwap;
 use std::any::Any;
 use std::ptr::NonNull;
 use std::sync::Arc;
+use uma_protocol::PAGE_SIZE;
 
 /// One mapped region of guest-physical memory.
 #[derive(Clone)]
@@ -47,7 +48,10 @@ impl RegionTable {
         regions.sort_by_key(|region| region.gpa);
         let mut end = 0;
         regions.retain(|region| {
-            let keep = region.len > 0 && region.gpa >= end && region.gpa.checked_add(region.len).is_some();
+            // Aligned like the guest sees it: what is aligned for the guest is aligned for our atomics.
+            let aligned = (region.host.as_ptr() as u64 ^ region.gpa) % PAGE_SIZE == 0;
+            let ends = region.gpa.checked_add(region.len).is_some();
+            let keep = region.len > 0 && region.gpa >= end && ends && aligned;
             if keep {
                 end = region.gpa + region.len;
             }

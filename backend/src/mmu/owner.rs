@@ -32,7 +32,7 @@ pub struct Owner {
 impl Owner {
     /// Registers an empty list for the calling thread. glibc's own list of the thread is replaced: EU threads hold no
     /// robust mutex.
-    pub fn new() -> Self {
+    pub fn of_this_thread() -> Self {
         let mut head = Box::new(Head {
             list: AtomicPtr::new(ptr::null_mut()),
             futex_offset: 0,
@@ -94,7 +94,7 @@ mod tests {
         let page = page();
         let inner = page.clone();
         std::thread::spawn(move || {
-            let mut owner = Owner::new();
+            let mut owner = Owner::of_this_thread();
             owner.register(Some(inner), 3);
             // As after a SIGKILL: nothing of ours runs any more.
             std::mem::forget(owner);
@@ -109,7 +109,7 @@ mod tests {
         let page = page();
         let inner = page.clone();
         std::thread::spawn(move || {
-            let mut owner = Owner::new();
+            let mut owner = Owner::of_this_thread();
             owner.register(Some(inner.clone()), 0);
             assert_ne!(inner.u32_at(word_offset(0)).load(Ordering::Acquire), 0);
         })

@@ -86,7 +86,7 @@ impl EuMmu {
             gates,
             counters: Arc::default(),
             line: None,
-            owner: Owner::new(),
+            owner: Owner::of_this_thread(),
             generation: 0,
             tlb: Tlb::new(),
             known: vec![Known::default(); max_asids as usize + 1],

@@ -60,12 +60,7 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        Self {
-            page: Page::new(),
-            line: AtomicU64::new(IDLE),
-            pte: AtomicU64::new(OLD),
-            old_frame: UnsafeCell::new(0),
-        }
+        Self { page: Page::new(), line: AtomicU64::new(IDLE), pte: AtomicU64::new(OLD), old_frame: UnsafeCell::new(0) }
     }
 
     /// The driver of SPEC.md §10: change the PTE, publish, wait, then use the frame for something else.

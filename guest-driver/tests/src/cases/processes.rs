@@ -129,7 +129,8 @@ fn fork_inherited_context(fixture: &Fixture) {
 
 /// SIGKILL in the middle of a job: the process goes at once, and everything that it had on the device with it.
 fn killed_mid_job(fixture: &Fixture) {
-    let (before, submitted) = (Balance::now(&fixture.device), Gate::new());
+    let submitted = Gate::new();
+    let before = Balance::now(&fixture.device);
     let child = fork(|| {
         let own = Fixture::open();
         let (_memory, endless) = (on_device(&own), Endless::new());
@@ -146,7 +147,8 @@ fn killed_mid_job(fixture: &Fixture) {
 
 /// The same while the device faults without end on memory that keeps going.
 fn killed_while_waiting_for_a_fault(fixture: &Fixture) {
-    let (before, submitted) = (Balance::now(&fixture.device), Gate::new());
+    let submitted = Gate::new();
+    let before = Balance::now(&fixture.device);
     for _ in 0..5 {
         let child = fork(|| {
             let own = Fixture::open();
