@@ -46,8 +46,6 @@ pub fn make(cache: &Cache, sources: &Sources, packages: &[&str], name: &str) -> 
         .args(["--variant=apt", "--skip=check/qemu"])
         .arg("--aptopt=APT::Default-Release \"trixie-backports\"")
         .arg("--aptopt=APT::Install-Recommends \"false\"")
-        .args(["--dpkgopt=path-exclude=/usr/share/doc/*", "--dpkgopt=path-exclude=/usr/share/man/*"])
-        .arg("--dpkgopt=path-exclude=/usr/share/locale/*")
         .arg(format!("--include={}", packages.join(",")))
         .arg(format!("--customize-hook={hook}"))
         .arg("trixie")
