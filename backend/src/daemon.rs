@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::socket::Socket;
 use event_manager::{EventManager, EventOps, Events, MutEventSubscriber, SubscriberOps};
 use rustix::event::{eventfd, EventfdFlags};
+use std::io::Write;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -217,7 +218,9 @@ fn print_attach(endpoint: &Endpoint, config: &Config) {
     let queues = endpoint.device.queue_roles().total();
     let id = config.virtio_id;
     let sizes = vec!["256"; queues as usize].join(",");
-    println!(
+    // Nobody may be reading; that is no reason to end.
+    let _ = writeln!(
+        std::io::stdout(),
         "Attach QEMU (11.1 or later) with:
   -machine q35,memory-backend=mem -m 2G -object memory-backend-memfd,id=mem,size=2G,share=on \\
   -chardev socket,id=uma,path={socket} \\

@@ -35,6 +35,13 @@ pub fn refusal() -> Option<String> {
     Some(if why.is_empty() { format!("the probe ended with {status}") } else { why })
 }
 
+/// Guest code: `paddd xmm0, xmm0; mov al, 40; add al, 2; out 0x80, al; hlt`. The first instruction is one that processors
+/// run and KVM's own instruction emulator does not know: where there is no hardware behind KVM, everything is emulated and
+/// a kernel dies at the first such instruction.
+const CODE: &[u8] = &[0x66, 0x0f, 0xfe, 0xc0, 0xb0, 0x28, 0x04, 0x02, 0xe6, 0x80, 0xf4];
+/// Lets SSE instructions run.
+const CR4_OSFXSR: u64 = 1 << 9;
+
 /// Body of the probe.
 ///
 /// # Errors
@@ -44,8 +51,7 @@ pub fn probe() -> Result<(), String> {
     let kvm = Kvm::new().map_err(failed("/dev/kvm"))?;
     let vm = kvm.create_vm().map_err(failed("no VM"))?;
     let memory = Page::new().ok_or("no memory")?;
-    // mov al, 40; add al, 2; out 0x80, al; hlt
-    memory.write(&[0xb0, 0x28, 0x04, 0x02, 0xe6, 0x80, 0xf4]);
+    memory.write(CODE);
     let region = kvm_ioctls_region(memory.0 as u64);
     // SAFETY: the page stays mapped until the end of this function, and the VM with it.
     unsafe { vm.set_user_memory_region(region) }.map_err(failed("no guest memory"))?;
@@ -53,6 +59,7 @@ pub fn probe() -> Result<(), String> {
     let mut special = vcpu.get_sregs().map_err(failed("no registers"))?;
     special.cs.base = 0;
     special.cs.selector = 0;
+    special.cr4 |= CR4_OSFXSR;
     vcpu.set_sregs(&special).map_err(failed("no registers"))?;
     let mut registers = vcpu.get_regs().map_err(failed("no registers"))?;
     registers.rip = 0;
