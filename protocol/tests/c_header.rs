@@ -163,9 +163,15 @@ fn rust_constants() -> BTreeMap<String, u64> {
         }
         name
     };
-    (1..=16).filter_map(FaultCause::from_code).for_each(|cause| put(&format!("CAUSE_{}", wire(format!("{cause:?}"))), cause as u64));
-    (0..=16).filter_map(FaultResult::from_code).for_each(|result| put(&format!("RESULT_{}", wire(format!("{result:?}"))), result as u64));
-    (1..=16).filter_map(MigrateOp::from_code).for_each(|op| put(&format!("MIG_{}", wire(format!("{op:?}"))), op as u64));
+    (1..=16)
+        .filter_map(FaultCause::from_code)
+        .for_each(|cause| put(&format!("CAUSE_{}", wire(format!("{cause:?}"))), cause as u64));
+    (0..=16)
+        .filter_map(FaultResult::from_code)
+        .for_each(|result| put(&format!("RESULT_{}", wire(format!("{result:?}"))), result as u64));
+    (1..=16)
+        .filter_map(MigrateOp::from_code)
+        .for_each(|op| put(&format!("MIG_{}", wire(format!("{op:?}"))), op as u64));
     all
 }
 
@@ -255,7 +261,8 @@ fn every_constant_is_the_same_and_none_is_left_out() {
 
 #[test]
 fn ioctl_structs_are_whole_words() {
-    let names = ["query", "create", "submit", "wait", "cancel", "advise", "prefetch", "residency", "stats", "device_stats"];
+    let names =
+        ["query", "create", "submit", "wait", "cancel", "advise", "prefetch", "residency", "stats", "device_stats"];
     let body: String =
         names.iter().map(|name| format!("\tprintf(\"{name} %zu\\n\", sizeof(struct uma_{name}));\n")).collect();
     let sizes = run_c("uma.h", &body);

@@ -111,6 +111,7 @@ fn what_is_offered() {
         | VhostUserProtocolFeatures::BACKEND_SEND_FD
         | VhostUserProtocolFeatures::RESET_DEVICE;
     assert_eq!(offered, expected);
+    frontend.set_protocol_features(offered & !VhostUserProtocolFeatures::BACKEND_REQ).unwrap();
     assert_eq!(frontend.get_queue_num().unwrap(), 8);
 }
 

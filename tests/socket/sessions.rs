@@ -79,6 +79,9 @@ fn a_reset_device_message_resets() {
     let (_daemon, mut vm, _space) = ready();
     vm.frontend.reset_device().unwrap();
     vm.forget_rings();
+    // A reset device has no features; the VMM negotiates them anew.
+    let features = vhost::VhostBackend::get_features(&vm.frontend).unwrap();
+    vhost::VhostBackend::set_features(&vm.frontend, features).unwrap();
     vm.start_queues(Order::Qemu);
     assert_eq!(query::<MemoryInfo>(&mut vm, selector::MEMORY).asids, 0);
 }
