@@ -85,13 +85,15 @@ fn address_spaces() {
     assert_eq!(query::<MemoryInfo>(&mut vm, selector::MEMORY).asids, 1);
 }
 
+type Chain = [(u64, u32, bool)];
+
 #[test]
 fn chains() {
     let (_daemon, mut vm) = vm();
     begin(&mut vm, 5);
     let (request, to) = (vm.alloc(64, 8), vm.alloc(64, 8));
     // (chain, bytes that come back): a reply where there is room, nothing where there is none.
-    let cases: [(&[(u64, u32, bool)], u32); 6] = [
+    let cases: [(&Chain, u32); 6] = [
         (&[(request, 24, false)], 0),
         (&[(request, 24, false), (to, 8, true)], 0),
         (&[(to, 24, true), (request, 24, false)], 24),

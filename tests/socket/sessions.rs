@@ -15,12 +15,17 @@ fn ready() -> (Daemon, Vm, Space) {
     (daemon, vm, space)
 }
 
+/// Queues are served beside each other: a query may overtake a submission.
+fn until_a_job_waits(vm: &mut Vm) {
+    crate::daemon::until("a job in flight", || query::<MemoryInfo>(vm, selector::MEMORY).jobs == 1);
+}
+
 #[test]
 fn a_pause_keeps_jobs_and_they_complete_afterwards() {
     let (_daemon, mut vm, space) = ready();
     let waiting = endless(&mut vm, &space);
     let at = submit(&mut vm, &waiting);
-    assert_eq!(query::<MemoryInfo>(&mut vm, selector::MEMORY).jobs, 1);
+    until_a_job_waits(&mut vm);
     for round in 1..=5 {
         vm.stop_queues();
         assert!(!vm.has_used(COMPUTE));
@@ -52,6 +57,7 @@ fn a_guest_reset_forgets_everything() {
     let (_daemon, mut vm, space) = ready();
     let waiting = endless(&mut vm, &space);
     submit(&mut vm, &waiting);
+    until_a_job_waits(&mut vm);
     vm.stop_queues();
     vm.forget_rings();
     let before = vm.read(0, 0x10_0000);
@@ -91,6 +97,7 @@ fn memory_can_be_announced_again_while_jobs_wait() {
     let (_daemon, mut vm, space) = ready();
     let waiting = endless(&mut vm, &space);
     submit(&mut vm, &waiting);
+    until_a_job_waits(&mut vm);
     vhost::VhostBackend::set_mem_table(&vm.frontend, &[vm.region]).unwrap();
     assert_eq!(query::<MemoryInfo>(&mut vm, selector::MEMORY).jobs, 1);
     assert_eq!(destroy(&mut vm, &space), Status::Ok);
