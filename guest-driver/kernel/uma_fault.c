@@ -39,6 +39,31 @@ u32 uma_advice_at(struct uma_ctx *ctx, unsigned long va)
 	return entry ? xa_to_value(entry) : UMA_ADVISE_PREFER_DEVICE;
 }
 
+/* Cuts start..end around va to where the advice is the same as for va. */
+static void uma_clip_to_advice(struct uma_ctx *ctx, unsigned long va, unsigned long *start, unsigned long *end)
+{
+	MA_STATE(mas, &ctx->advice, va, va);
+
+	mas_lock(&mas);
+	mas_walk(&mas);
+	*start = max(*start, mas.index);
+	if (mas.last != ULONG_MAX)
+		*end = min(*end, mas.last + 1);
+	mas_unlock(&mas);
+}
+
+/* How many ranges a store adds at most. */
+static u32 uma_advice_growth(struct uma_ctx *ctx, unsigned long start, unsigned long last, bool forget)
+{
+	MA_STATE(mas, &ctx->advice, start, start);
+	bool splits;
+
+	mas_lock(&mas);
+	splits = mas_walk(&mas) && mas.index < start && mas.last > last;
+	mas_unlock(&mas);
+	return splits + !forget;
+}
+
 /**
  * uma_advise - remember advice
  *
@@ -56,8 +81,8 @@ int uma_advise(struct uma_ctx *ctx, const struct uma_advise *args)
 	mutex_lock(&ctx->lock);
 	mt_for_each(&ctx->advice, entry, index, ULONG_MAX)
 		count++;
-	/* one more range can split one that is there in three */
-	if (count + 2 > UMA_MAX_ADVICE)
+	count += uma_advice_growth(ctx, args->start, end, args->advice == UMA_ADVISE_NONE);
+	if (count > UMA_MAX_ADVICE)
 		ret = -ENOSPC;
 	else
 		ret = mtree_store_range(&ctx->advice, args->start, end,
@@ -133,8 +158,12 @@ static u32 uma_serve(struct uma_ctx *ctx, unsigned long va, bool write, u32 *tri
 		if (result != VIRTIO_UMA_RESULT_RETRY)
 			return result;
 		/* moved once; if something takes it back at once it is mapped where it is then */
-		if (moving && uma_wants_device(ctx, va, write))
-			uma_migrate_to_device(ctx, start, end, UMA_CAUSE_FAULT, &moved);
+		if (moving && uma_wants_device(ctx, va, write)) {
+			unsigned long from = start, to = end;
+
+			uma_clip_to_advice(ctx, va, &from, &to);
+			uma_migrate_to_device(ctx, from, to, UMA_CAUSE_FAULT, &moved);
+		}
 		moving = false;
 		ret = uma_mirror_map(ctx, start, end, va, write);
 		switch (ret) {
