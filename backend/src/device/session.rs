@@ -55,6 +55,7 @@ impl Core {
         }
         state.transport = Some(transport);
         state.running = true;
+        self.gates.attach_owners();
         self.write_device_state(device_state::RUNNING);
         while let Some((ticket, reply)) = state.held.pop_front() {
             state.reply(&ticket, &reply);
@@ -73,7 +74,9 @@ impl Core {
         state.running = false;
         state.transport = None;
         state.counters.parks += 1;
+        // The last words to guest memory: the next guest may own it when this returns.
         self.write_device_state(device_state::PARKED);
+        self.gates.detach_owners(true);
     }
 
     /// See [`super::Device::reset`].
@@ -86,6 +89,7 @@ impl Core {
     /// Forgets the session. EUs are kept out until [`Self::release`].
     pub(super) fn reset_locked(&self, state: &mut State) {
         self.quiesce(state);
+        self.gates.detach_owners(false);
         self.lanes.clear();
         if let Some(session) = state.session {
             tracing::info!(session = session.id, capabilities = ?session.capabilities, "session ends, device reset");
@@ -123,6 +127,7 @@ impl Core {
     pub(crate) fn set_memory(&self, regions: Vec<GuestRegion>) {
         let mut state = self.lock();
         self.quiesce(&mut state);
+        self.gates.detach_owners(true);
         self.memory.replace(regions);
         let table = self.memory.load();
         let page = state.session.and_then(|session| session.sync_addr).map(|addr| ControlPage::new(&table, addr));
@@ -135,6 +140,9 @@ impl Core {
             }
             Some(Some(page)) => self.gates.set_sync_page(Some(Arc::new(page))),
             None => self.gates.touch(),
+        }
+        if state.running {
+            self.gates.attach_owners();
         }
         let mut ended = Vec::new();
         for context in state.contexts.iter_mut() {
@@ -167,6 +175,7 @@ impl Core {
         page.u64_at(DEVICE_STATE_OFFSET).store(device_state::RUNNING, Ordering::Release);
         session.sync_addr = Some(addr);
         self.gates.set_sync_page(Some(Arc::new(page)));
+        self.gates.attach_owners();
         self.work.notify_all();
         Ok(())
     }

@@ -1,11 +1,14 @@
 //! Quiescence inside the device: who changes something that EUs use waits until every EU has left the section in which it
 //! could have seen the old state. EUs pay two plain stores and share the fence of the epoch handshake.
 
+use super::owner::Owner;
 use crate::memory::ControlPage;
 use arc_swap::ArcSwapOption;
 use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
+use std::mem::offset_of;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
+use uma_protocol::sync::{EuLine, EU_LINES_OFFSET};
 
 /// Odd while the EU is inside a section. On a line of its own: each EU writes its own twice per section.
 #[repr(align(64))]
@@ -19,6 +22,14 @@ pub struct Gates {
     /// Changes whenever an EU has to look again at memory and sync page.
     generation: AtomicU64,
     sync_page: ArcSwapOption<ControlPage>,
+    owners: Mutex<Owners>,
+}
+
+/// The threads behind the EUs, and whether they are named in the sync page.
+#[derive(Default)]
+struct Owners {
+    threads: Vec<(u32, Arc<Owner>)>,
+    attached: bool,
 }
 
 impl Gates {
@@ -29,6 +40,7 @@ impl Gates {
             closed: AtomicBool::new(true),
             generation: AtomicU64::new(1),
             sync_page: ArcSwapOption::empty(),
+            owners: Mutex::default(),
         }
     }
 
@@ -46,6 +58,41 @@ impl Gates {
     pub fn set_sync_page(&self, page: Option<Arc<ControlPage>>) {
         self.sync_page.store(page);
         self.touch();
+    }
+
+    /// Takes the thread of an EU in.
+    pub(super) fn add_owner(&self, eu: u32, owner: Arc<Owner>) {
+        let mut owners = self.owners();
+        if let (true, Some(page)) = (owners.attached, self.sync_page()) {
+            owner.attach(page.u32_at(owner_offset(eu)));
+        }
+        owners.threads.push((eu, owner));
+    }
+
+    /// Names the EUs' threads in their lines of the sync page, if there is one.
+    pub fn attach_owners(&self) {
+        let Some(page) = self.sync_page() else { return };
+        let mut owners = self.owners();
+        owners.attached = true;
+        for (eu, owner) in &owners.threads {
+            owner.attach(page.u32_at(owner_offset(*eu)));
+        }
+    }
+
+    /// Takes the names back. The words are cleared only if `clear`: after a reset the page belongs to somebody else.
+    pub fn detach_owners(&self, clear: bool) {
+        let page = self.sync_page().filter(|_| clear);
+        let mut owners = self.owners();
+        if !std::mem::take(&mut owners.attached) {
+            return;
+        }
+        for (eu, owner) in &owners.threads {
+            owner.detach(page.as_ref().map(|page| page.u32_at(owner_offset(*eu))));
+        }
+    }
+
+    fn owners(&self) -> MutexGuard<'_, Owners> {
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Makes every EU look again at guest memory and the sync page before its next section.
@@ -109,4 +156,9 @@ impl Gates {
             true
         })
     }
+}
+
+/// Where an EU's owner word is in the sync page.
+fn owner_offset(eu: u32) -> usize {
+    EU_LINES_OFFSET + eu as usize * size_of::<EuLine>() + offset_of!(EuLine, owner)
 }

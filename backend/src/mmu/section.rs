@@ -5,7 +5,7 @@ use super::tlb::{Entry, Tlb, Token};
 use super::walk::walk;
 use super::{AddressSpace, Fault, Gates, View};
 use crate::memory::{ControlPage, GuestMemory, RegionTable, Span};
-use crate::mmu::owner::Owner;
+use crate::mmu::owner::Registered;
 use crate::pool::Backing;
 use std::cell::Cell;
 use std::ptr::NonNull;
@@ -55,7 +55,7 @@ pub struct EuMmu {
     counters: Arc<MmuCounters>,
     table: Arc<RegionTable>,
     line: Option<Arc<ControlPage>>,
-    owner: Owner,
+    _owner: Registered,
     generation: u64,
     tlb: Tlb,
     /// By ASID index; 24 bytes each, so 65,536 indices at most cost 2 MiB.
@@ -78,6 +78,8 @@ pub struct Section<'m> {
 impl EuMmu {
     /// The MMU of EU `eu`. Made on the EU's own thread, since it registers that thread as the owner of the EU's line.
     pub fn new(eu: u32, memory: Arc<GuestMemory>, backing: Arc<Backing>, gates: Arc<Gates>, max_asids: u32) -> Self {
+        let registered = Registered::this_thread();
+        gates.add_owner(eu, registered.owner().clone());
         Self {
             eu,
             table: memory.load(),
@@ -86,7 +88,7 @@ impl EuMmu {
             gates,
             counters: Arc::default(),
             line: None,
-            owner: Owner::of_this_thread(),
+            _owner: registered,
             generation: 0,
             tlb: Tlb::new(),
             known: vec![Known::default(); max_asids as usize + 1],
@@ -179,7 +181,6 @@ impl EuMmu {
         self.table = self.memory.load();
         self.known.fill(Known::default());
         self.line = self.gates.sync_page();
-        self.owner.register(self.line.clone(), self.eu);
     }
 }
 
