@@ -26,6 +26,7 @@
 
 #define UMA_DISCARD_DELAY	(HZ / 10)
 #define UMA_DISCARD_BATCH	64
+#define UMA_EVICT_TRIES		32
 
 #if UMA_HAVE_PRIVATE
 
@@ -225,9 +226,9 @@ static struct uma_block *uma_block_try(struct uma_device *ud)
 struct uma_block *uma_block_take(struct uma_device *ud)
 {
 	struct uma_block *block;
-	int tries;
+	int tries, ret;
 
-	for (tries = 0; tries < 8; tries++) {
+	for (tries = 0; tries < UMA_EVICT_TRIES; tries++) {
 		block = uma_block_try(ud);
 		if (block || uma_is_down(ud))
 			return block;
@@ -235,7 +236,9 @@ struct uma_block *uma_block_take(struct uma_device *ud)
 			continue;
 		if (flush_delayed_work(&ud->mem.discard))
 			continue;
-		if (uma_evict_one(ud, UMA_CAUSE_EVICT) < 0)
+		/* a block whose pages are all held went to the end of the line: the next one may do */
+		ret = uma_evict_one(ud, UMA_CAUSE_EVICT);
+		if (ret && ret != -EBUSY)
 			break;
 	}
 	return uma_block_try(ud);

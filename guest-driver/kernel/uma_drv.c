@@ -232,6 +232,7 @@ static struct uma_device *uma_device_new(struct virtio_device *vdev)
 	snprintf(ud->name, sizeof(ud->name), "uma%d", ud->index);
 	kref_init(&ud->ref);
 	init_rwsem(&ud->gate);
+	INIT_DELAYED_WORK(&ud->health, uma_health_check);
 	xa_init(&ud->contexts);
 	ud->vdev = vdev;
 	vdev->priv = ud;
@@ -242,6 +243,7 @@ static struct uma_device *uma_device_new(struct virtio_device *vdev)
 static void uma_teardown(struct uma_device *ud)
 {
 	WRITE_ONCE(ud->gone, true);
+	cancel_delayed_work_sync(&ud->health);
 	if (ud->sync)
 		WRITE_ONCE(*(u64 *)(ud->sync + VIRTIO_UMA_DRIVER_STATE_OFFSET), VIRTIO_UMA_DRIVER_STOPPING);
 	if (ud->nr_queues)
@@ -282,6 +284,7 @@ static int uma_probe(struct virtio_device *vdev)
 	if (ret)
 		goto fail;
 	uma_debugfs_init(ud);
+	queue_delayed_work(ud->wq, &ud->health, 0);
 	dev_info(&vdev->dev, "/dev/%s: %u execution units, %llu MiB of device memory, pages %s\n", ud->name,
 		 ud->config.limits.num_eus, ud->config.dpa_size >> 20,
 		 ud->mem.enabled ? "move" : "stay in system memory");

@@ -246,7 +246,7 @@ struct uma_job {
 	struct uma_req req;
 	struct virtio_uma_job_request request;
 	struct virtio_uma_job_reply reply;
-	bool ended;
+	bool ended, counted;
 };
 
 /**
@@ -274,6 +274,7 @@ struct uma_device {
 	struct uma_fault_buffer *fault_buffers;
 	void *sync;
 	struct workqueue_struct *wq;
+	struct delayed_work health;
 	struct xarray contexts;
 	atomic_t nr_contexts;
 	struct semaphore services;
@@ -337,6 +338,7 @@ bool uma_mirror_is_mapped(struct uma_ctx *ctx, unsigned long va);
 /* uma_sync.c */
 bool uma_publish(struct uma_ctx *ctx, u64 start, u64 end, bool may_sleep);
 void uma_kill_asid(struct uma_ctx *ctx);
+void uma_health_check(struct work_struct *work);
 
 /* uma_fault.c */
 void uma_fault_batch(struct uma_device *ud, void *buffer, u32 used);

@@ -29,6 +29,15 @@ static void uma_job_put(struct uma_job *job)
 	kref_put(&job->ref, uma_job_free);
 }
 
+/* Counts a job's end once, be it by the device or because the device is lost. */
+static void uma_job_count_end(struct uma_job *job)
+{
+	if (xchg(&job->counted, true))
+		return;
+	atomic64_inc(&job->ctx->counters->jobs_ended);
+	atomic64_inc(&job->ctx->ud->totals->jobs_ended);
+}
+
 /* In interrupt context, or when the device was reset with the job on it. */
 static void uma_job_done(struct uma_req *req)
 {
@@ -41,8 +50,7 @@ static void uma_job_done(struct uma_req *req)
 		uma_lose(ctx->ud, "a job's reply is too short");
 	}
 	trace_uma_job(ctx->asid.index, req->id, job->request.kernel, true, job->reply.header.status);
-	atomic64_inc(&ctx->counters->jobs_ended);
-	atomic64_inc(&ctx->ud->totals->jobs_ended);
+	uma_job_count_end(job);
 	smp_store_release(&job->ended, true);
 	wake_up_all(&ctx->job_wait);
 	uma_job_put(job);
@@ -156,6 +164,7 @@ static bool uma_job_remove(struct uma_ctx *ctx, struct uma_job *job)
 {
 	if (!xa_erase_irq(&ctx->jobs, job->req.id))
 		return false;
+	uma_job_count_end(job);
 	mutex_lock(&ctx->lock);
 	ctx->nr_jobs--;
 	mutex_unlock(&ctx->lock);
@@ -202,8 +211,6 @@ int uma_job_submit(struct uma_ctx *ctx, struct uma_submit *args)
 	ret = uma_post(uma_queue_of(ud, ud->config.queues.compute, args->stream), &job->req);
 	if (ret) {
 		uma_job_put(job);
-		atomic64_dec(&ctx->counters->jobs);
-		atomic64_dec(&ud->totals->jobs);
 		uma_job_remove(ctx, job);
 		goto put;
 	}

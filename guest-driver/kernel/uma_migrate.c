@@ -260,7 +260,7 @@ static void uma_reserve_fill(struct uma_reserve *reserve, struct vm_area_struct 
 	if (want != UMA_WANT_SINGLE) {
 		reserve->large = vma ? vma_alloc_folio(GFP_TRANSHUGE_LIGHT, VIRTIO_UMA_HUGE_SHIFT - PAGE_SHIFT,
 						       vma, addr) :
-				       folio_alloc(GFP_TRANSHUGE_LIGHT, VIRTIO_UMA_HUGE_SHIFT - PAGE_SHIFT);
+				       folio_alloc(GFP_TRANSHUGE, VIRTIO_UMA_HUGE_SHIFT - PAGE_SHIFT);
 		if (reserve->large && want == UMA_WANT_LARGE)
 			return;
 	}
@@ -345,7 +345,7 @@ static u64 uma_count_pulled(struct uma_device *ud, struct uma_batch *batch, stru
 	for (i = 0; i < batch->count; i++) {
 		u32 at = batch->index[i], nr = 1U << batch->entries[i].order;
 
-		if (!batch->dst[at])
+		if (!batch->dst[at] || !(batch->src[at] & MIGRATE_PFN_MIGRATE))
 			continue;
 		pages += nr;
 		huge += nr > 1;

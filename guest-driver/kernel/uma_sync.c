@@ -72,6 +72,39 @@ static bool uma_wait_eu(struct uma_ctx *ctx, u32 eu, u64 epoch, bool may_wait)
 	return true;
 }
 
+#define UMA_HEALTH_PERIOD	(HZ / 4)
+
+/* Return: why the device can't be alive, or NULL. */
+static const char *uma_is_dead(struct uma_device *ud)
+{
+	u32 eu;
+
+	if (READ_ONCE(*(u64 *)(ud->sync + VIRTIO_UMA_DEVICE_STATE_OFFSET)) == VIRTIO_UMA_DEVICE_LOST)
+		return "it gave up";
+	for (eu = 0; eu < ud->config.limits.num_eus; eu++)
+		if (READ_ONCE(uma_eu_line(ud, eu)->owner) & VIRTIO_UMA_OWNER_DIED)
+			return "an execution unit died";
+	return NULL;
+}
+
+/**
+ * uma_health_check - look whether the device is still there, four times a second
+ * @work:	uma_device.health
+ *
+ * Nothing else tells of a device process that ended: the hypervisor does not, and a job
+ * that waits for it would wait for ever.
+ */
+void uma_health_check(struct work_struct *work)
+{
+	struct uma_device *ud = container_of(to_delayed_work(work), struct uma_device, health);
+	const char *why = uma_is_dead(ud);
+
+	if (why)
+		uma_lose(ud, why);
+	else
+		queue_delayed_work(ud->wq, &ud->health, UMA_HEALTH_PERIOD);
+}
+
 /**
  * uma_publish - make every EU drop a range, and wait until it has
  * @ctx:	the context; its tables have been changed

@@ -158,6 +158,11 @@ impl Device {
         self.core.reset();
     }
 
+    /// The frontend is gone: parks, tells the driver in the device state word, and resets.
+    pub fn abandon(&self) {
+        self.core.abandon();
+    }
+
     /// Whether a driver has negotiated.
     pub fn has_session(&self) -> bool {
         self.core.lock().session.is_some()

@@ -79,6 +79,14 @@ impl Core {
         self.gates.detach_owners(true);
     }
 
+    /// See [`super::Device::abandon`].
+    pub(crate) fn abandon(&self) {
+        self.park();
+        // The guest may live on without us; this is how it learns that nothing will be answered any more.
+        self.write_device_state(device_state::LOST);
+        self.reset();
+    }
+
     /// See [`super::Device::reset`].
     pub(crate) fn reset(&self) {
         let mut state = self.lock();

@@ -4,8 +4,8 @@
 use super::owner::Owner;
 use crate::memory::ControlPage;
 use arc_swap::ArcSwapOption;
-use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::mem::offset_of;
+use std::sync::atomic::{fence, AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use uma_protocol::sync::{EuLine, EU_LINES_OFFSET};

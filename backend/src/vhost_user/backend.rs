@@ -76,8 +76,7 @@ impl Backend {
 
     /// The connection is gone, and so is its daemon: the device forgets the guest.
     pub fn disconnected(&self) {
-        self.device.park();
-        self.device.reset();
+        self.device.abandon();
         self.device.set_memory(Vec::new());
         *self.link() = Link::default();
         for fd in self.exit_fds.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {

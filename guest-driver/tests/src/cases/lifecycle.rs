@@ -130,7 +130,7 @@ fn stop_and_continue_mid_job() {
             assert_eq!(after - before, ops);
         });
     }
-    drop(memory);
+    drop((memory, host));
     fixture.close();
     assert_works();
 }
