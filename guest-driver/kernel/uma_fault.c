@@ -39,17 +39,17 @@ u32 uma_advice_at(struct uma_ctx *ctx, unsigned long va)
 	return entry ? xa_to_value(entry) : UMA_ADVISE_PREFER_DEVICE;
 }
 
-/* Cuts start..end around va to where the advice is the same as for va. */
-static void uma_clip_to_advice(struct uma_ctx *ctx, unsigned long va, unsigned long *start, unsigned long *end)
+/* Where the advice that holds at va ends, at most end. */
+static unsigned long uma_advice_end(struct uma_ctx *ctx, unsigned long va, unsigned long end)
 {
 	MA_STATE(mas, &ctx->advice, va, va);
 
 	mas_lock(&mas);
 	mas_walk(&mas);
-	*start = max(*start, mas.index);
 	if (mas.last != ULONG_MAX)
-		*end = min(*end, mas.last + 1);
+		end = min(end, mas.last + 1);
 	mas_unlock(&mas);
+	return end;
 }
 
 /* How many ranges a store adds at most. */
@@ -142,11 +142,26 @@ static void uma_unshare(struct uma_ctx *ctx, unsigned long va)
 	mmap_read_unlock(ctx->mm);
 }
 
+/*
+ * Moves what is advised to move of a block. The rest of it is mapped where it is together
+ * with the page that faulted, so it will not fault again.
+ */
+static void uma_move_block(struct uma_ctx *ctx, unsigned long start, unsigned long end, bool write)
+{
+	struct uma_moved moved = {};
+	unsigned long next;
+
+	for (; start < end; start = next) {
+		next = uma_advice_end(ctx, start, end);
+		if (uma_wants_device(ctx, start, write))
+			uma_migrate_to_device(ctx, start, next, UMA_CAUSE_FAULT, &moved);
+	}
+}
+
 /* Return: VIRTIO_UMA_RESULT_*. */
 static u32 uma_serve(struct uma_ctx *ctx, unsigned long va, bool write, u32 *tries)
 {
 	unsigned long start = 0, end = 0;
-	struct uma_moved moved = {};
 	bool moving = true;
 	u32 result;
 	int ret;
@@ -158,12 +173,8 @@ static u32 uma_serve(struct uma_ctx *ctx, unsigned long va, bool write, u32 *tri
 		if (result != VIRTIO_UMA_RESULT_RETRY)
 			return result;
 		/* moved once; if something takes it back at once it is mapped where it is then */
-		if (moving && uma_wants_device(ctx, va, write)) {
-			unsigned long from = start, to = end;
-
-			uma_clip_to_advice(ctx, va, &from, &to);
-			uma_migrate_to_device(ctx, from, to, UMA_CAUSE_FAULT, &moved);
-		}
+		if (moving && uma_wants_device(ctx, va, write))
+			uma_move_block(ctx, start, end, write);
 		moving = false;
 		ret = uma_mirror_map(ctx, start, end, va, write);
 		switch (ret) {

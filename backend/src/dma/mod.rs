@@ -53,7 +53,9 @@ impl Place<'_> {
         let bytes = entry.bytes();
         let pages = bytes / uma_protocol::PAGE_SIZE;
         let device = |dpa| self.backing.span(dpa, bytes).ok_or(Status::BadDpa);
-        if matches!(op, MigrateOp::ToDevice | MigrateOp::DeviceToDevice | MigrateOp::Zero) && !self.pool.allows(bytes) {
+        if matches!(op, MigrateOp::ToDevice | MigrateOp::DeviceToDevice | MigrateOp::Zero)
+            && !self.pool.allows(self.backing, entry.dpa, bytes)
+        {
             return Err(Status::NoMemory);
         }
         let counter = match op {

@@ -1,7 +1,9 @@
 //! The file behind one logical device's memory.
 
 use crate::memory::Span;
-use rustix::fs::{fallocate, fcntl_add_seals, fstat, ftruncate, memfd_create, FallocateFlags, MemfdFlags, SealFlags};
+use rustix::fs::{
+    fallocate, fcntl_add_seals, fstat, ftruncate, memfd_create, FallocateFlags, MemfdFlags, SealFlags, SeekFrom,
+};
 use rustix::mm::{mmap, munmap, MapFlags, ProtFlags};
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -54,6 +56,12 @@ impl Backing {
         fstat(self.file.as_fd()).map_or(0, |stat| stat.st_blocks as u64 * 512)
     }
 
+    /// Whether all of `dpa..dpa + len` is populated.
+    pub fn is_populated(&self, dpa: u64, len: u64) -> bool {
+        // A seek moves nobody's position: the file is used through its mapping only.
+        rustix::fs::seek(&self.file, SeekFrom::Hole(dpa)).is_ok_and(|hole| hole >= dpa + len)
+    }
+
     /// Where `len` bytes at `dpa` are mapped, or `None` beyond the end.
     #[inline]
     pub fn resolve(&self, dpa: u64, len: u64) -> Option<NonNull<u8>> {
@@ -100,6 +108,8 @@ mod tests {
         // SAFETY: nobody else has the new device memory.
         unsafe { span.as_ptr().write(7) };
         assert_eq!(backing.populated(), 0x1000);
+        assert!(backing.is_populated(0x20_0000, 0x1000));
+        assert!(!backing.is_populated(0x20_0000, 0x2000) && !backing.is_populated(0x1f_f000, 0x1000));
         backing.discard(0x20_0000, 0x1000).unwrap();
         assert_eq!(backing.populated(), 0);
         // SAFETY: as above.

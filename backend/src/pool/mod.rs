@@ -43,10 +43,31 @@ impl Pool {
         devices.iter().filter_map(Weak::upgrade).map(|device| device.populated()).sum()
     }
 
-    /// Whether `bytes` more may be populated. Counts populated bytes anew, and the piece that is asked for as if none of it
-    /// were populated: at the very end of the budget it can refuse a piece that would just have fitted, never the reverse
-    /// but for copies that run at the same moment (two lanes per device, 2 MiB each).
-    pub fn allows(&self, bytes: u64) -> bool {
-        self.populated().saturating_add(bytes) <= self.budget
+    /// Whether `len` bytes at `dpa` of a logical device may be populated. Exact but for copies that run at the same moment
+    /// (two lanes per device, 2 MiB each), and for a piece that is populated in part, which counts as if it were not.
+    pub fn allows(&self, backing: &Backing, dpa: u64, len: u64) -> bool {
+        self.populated().saturating_add(len) <= self.budget || backing.is_populated(dpa, len)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_budget_holds_over_all_devices_and_what_is_populated_may_be_written_again() {
+        let pool = Pool::new(0x3000);
+        let (one, two) = (pool.add(0x20_0000).unwrap(), pool.add(0x20_0000).unwrap());
+        let touch = |backing: &Backing, dpa| {
+            assert!(pool.allows(backing, dpa, 0x1000));
+            crate::memory::bulk::zero(backing.span(dpa, 0x1000).unwrap());
+        };
+        touch(&one, 0);
+        touch(&two, 0);
+        touch(&two, 0x5000);
+        assert!(!pool.allows(&one, 0x1000, 0x1000));
+        assert!(pool.allows(&two, 0x5000, 0x1000));
+        two.discard(0x5000, 0x1000).unwrap();
+        assert!(pool.allows(&one, 0x1000, 0x1000));
     }
 }
