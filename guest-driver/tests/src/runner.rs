@@ -80,7 +80,9 @@ fn run_apart(test: &Test) -> io::Result<Outcome> {
         let state = hang_report(child.id());
         child.kill()?;
         if wait_until(&mut child, Instant::now() + GRACE)?.is_none() {
-            return Err(io::Error::other(format!("{} hangs, and SIGKILL does not end it\n{state}", test.name)));
+            let after = hang_report(child.id());
+            let why = format!("{} hangs, and SIGKILL does not end it\n{state}\nafter SIGKILL:\n{after}", test.name);
+            return Err(io::Error::other(why));
         }
         return Ok(Outcome::Failed(format!("No end within {LIMIT:?}\n{state}\n{}", output.join().unwrap_or_default())));
     };
@@ -104,19 +106,20 @@ fn wait_until(child: &mut Child, deadline: Instant) -> io::Result<Option<ExitSta
     }
 }
 
-/// Where the threads of a process and of its children are, and what the driver counts.
+/// Where every thread is that is inside the driver or belongs to the test, and what the driver counts.
 fn hang_report(pid: u32) -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     let mut lines = Vec::new();
-    let mut pids = vec![pid];
-    while let Some(pid) = pids.pop() {
-        let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { continue };
-        for task in tasks.filter_map(Result::ok) {
+    let processes = std::fs::read_dir("/proc").into_iter().flatten().filter_map(Result::ok);
+    for process in processes.filter(|entry| entry.file_name().to_string_lossy().parse::<u32>().is_ok()) {
+        let tasks = std::fs::read_dir(process.path().join("task")).into_iter().flatten().filter_map(Result::ok);
+        for task in tasks {
             let path = task.path().display().to_string();
-            let words = read(&format!("{path}/stack")).replace(['\n', '\r'], " ");
-            lines.push(format!("thread {path}: {words}"));
-            let children = read(&format!("{path}/children"));
-            pids.extend(children.split_whitespace().filter_map(|child| child.parse::<u32>().ok()));
+            let stack = read(&format!("{path}/stack"));
+            if stack.contains("[virtio_uma]") || path.starts_with(&format!("/proc/{pid}/")) {
+                lines.push(format!("{path} {}:", read(&format!("{path}/comm")).trim()));
+                lines.extend(stack.lines().map(|line| format!("    {line}")));
+            }
         }
     }
     lines.push(read("/sys/kernel/debug/uma0/counters").replace('\n', ", "));
