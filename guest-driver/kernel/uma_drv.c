@@ -208,6 +208,10 @@ static int uma_begin_session(struct uma_device *ud)
 		dev_err(&ud->vdev->dev, "REGISTER_SYNC failed: %d\n", ret);
 		return ret;
 	}
+	/* for whoever looks at the device from outside */
+	ud->vdev->config->set(ud->vdev, offsetof(struct virtio_uma_device_config, session_id), &ud->session, 8);
+	ud->vdev->config->set(ud->vdev, offsetof(struct virtio_uma_device_config, accepted_capabilities),
+			      &ud->capabilities, 8);
 	trace_uma_session(ud->session, true);
 	return uma_post_fault_buffers(ud);
 }
@@ -314,8 +318,6 @@ static void uma_shutdown(struct virtio_device *vdev)
 }
 #endif
 
-static unsigned int uma_features[] = {};
-
 static const struct virtio_device_id uma_ids[] = {
 	{ VIRTIO_UMA_DEFAULT_ID, VIRTIO_DEV_ANY_ID },
 	{ 39, VIRTIO_DEV_ANY_ID },
@@ -332,8 +334,6 @@ static int uma_validate(struct virtio_device *vdev)
 }
 
 static struct virtio_driver uma_driver = {
-	.feature_table		= uma_features,
-	.feature_table_size	= 0,
 	.driver.name		= KBUILD_MODNAME,
 	.id_table		= uma_ids,
 	.validate		= uma_validate,

@@ -140,7 +140,6 @@ struct uma_counters {
  * @first_pfn:	of its pages
  * @dpa:	of its first byte
  * @used:	pages in use
- * @busy:	services that use it now: not evicted
  * @map:	bit per page: in use
  */
 struct uma_block {
@@ -148,7 +147,6 @@ struct uma_block {
 	unsigned long first_pfn;
 	u64 dpa;
 	u32 used;
-	atomic_t busy;
 	DECLARE_BITMAP(map, UMA_BLOCK_PAGES);
 };
 
@@ -281,8 +279,6 @@ struct uma_device {
 	struct uma_devmem mem;
 	struct uma_counters *totals;
 	atomic64_t protocol_errors, timeouts, waits_slept;
-	struct list_head orphans;	/* requests that a lost device may still write to */
-	spinlock_t orphan_lock;
 	struct dentry *debugfs;
 };
 
@@ -333,7 +329,7 @@ int uma_mirror_map(struct uma_ctx *ctx, unsigned long start, unsigned long end, 
 		   bool write);
 int uma_mirror_snapshot(struct uma_ctx *ctx, unsigned long start, unsigned long end,
 			unsigned long *pfns);
-bool uma_mirror_is_mapped(struct uma_ctx *ctx, unsigned long va);
+u64 uma_mirror_entry(struct uma_ctx *ctx, unsigned long va);
 
 /* uma_sync.c */
 bool uma_publish(struct uma_ctx *ctx, u64 start, u64 end, bool may_sleep);

@@ -4,8 +4,9 @@
  *
  * DOC: Choice
  *
- * The block that was served longest ago goes, unless a service uses it now: eviction never
- * picks what is being serviced. Progress is bounded by the number of blocks.
+ * The block that was served longest ago goes. What is being serviced is in nobody's list
+ * (its block is in hand) or the last in line, so eviction does not pick it; a service that
+ * loses its pages all the same maps them where they are then and does not move them again.
  */
 #include <linux/delay.h>
 #include <linux/sched/signal.h>
@@ -21,7 +22,7 @@ static struct uma_block *uma_victim(struct uma_device *ud)
 
 	spin_lock_irqsave(&ud->mem.lock, flags);
 	list_for_each_entry(block, &ud->mem.partial, node) {
-		if (!atomic_read(&block->busy) && block->used) {
+		if (block->used) {
 			found = block;
 			list_del_init(&block->node);
 			break;

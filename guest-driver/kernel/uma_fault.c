@@ -202,6 +202,14 @@ static u32 uma_serve(struct uma_ctx *ctx, unsigned long va, bool write, u32 *tri
 	return VIRTIO_UMA_RESULT_RETRY;
 }
 
+/* Whether another record's service has brought what this one asks for. */
+static bool uma_is_served(struct uma_ctx *ctx, unsigned long va, bool write)
+{
+	u64 need = VIRTIO_UMA_PTE_PRESENT | (write ? VIRTIO_UMA_PTE_WRITABLE : 0);
+
+	return (uma_mirror_entry(ctx, va) & need) == need;
+}
+
 static void uma_answer(struct uma_device *ud, const struct virtio_uma_fault_record *record, u32 result)
 {
 	struct virtio_uma_fault_response *response;
@@ -223,12 +231,16 @@ static void uma_service_work(struct work_struct *work)
 {
 	struct uma_service *service = container_of(work, struct uma_service, work);
 	struct virtio_uma_fault_record *record = &service->record;
+	bool write = record->access & VIRTIO_UMA_ACCESS_WRITE;
 	u32 result = VIRTIO_UMA_RESULT_ASID_GONE, tries = 0;
 	struct uma_ctx *ctx = service->ctx;
 	struct uma_device *ud = ctx->ud;
 
-	if (mmget_not_zero(ctx->mm)) {
-		result = uma_serve(ctx, record->va, record->access & VIRTIO_UMA_ACCESS_WRITE, &tries);
+	if (uma_is_served(ctx, record->va, write)) {
+		atomic64_inc(&ctx->counters->faults_stale);
+		result = VIRTIO_UMA_RESULT_RETRY;
+	} else if (mmget_not_zero(ctx->mm)) {
+		result = uma_serve(ctx, record->va, write, &tries);
 		mmput_async(ctx->mm);
 	}
 	if (result != VIRTIO_UMA_RESULT_RETRY)
@@ -443,7 +455,7 @@ static u8 uma_where(struct uma_ctx *ctx, struct uma_residency *args, unsigned lo
 	}
 	if (hmm_pfn_to_map_order(pfn) >= VIRTIO_UMA_HUGE_SHIFT - PAGE_SHIFT)
 		where |= UMA_PAGE_HUGE;
-	if (uma_mirror_is_mapped(ctx, va)) {
+	if (uma_mirror_entry(ctx, va) & VIRTIO_UMA_PTE_PRESENT) {
 		where |= UMA_PAGE_MAPPED;
 		args->mapped++;
 	}

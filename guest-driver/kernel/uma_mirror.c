@@ -315,6 +315,15 @@ static void uma_store(struct uma_ctx *ctx, const unsigned long *pfns, unsigned l
 	}
 }
 
+/* The page that faulted was served: if it is on the device its block is the last to be evicted. */
+static void uma_touch(struct uma_ctx *ctx, unsigned long pfn)
+{
+	struct page *page = hmm_pfn_to_page(pfn);
+
+	if ((pfn & HMM_PFN_VALID) && uma_is_ours(ctx->ud, page))
+		uma_block_touch(ctx->ud, uma_page_block(page));
+}
+
 static int uma_lookup(struct uma_ctx *ctx, struct hmm_range *range, unsigned long va, bool fault,
 		      bool write)
 {
@@ -373,6 +382,8 @@ int uma_mirror_map(struct uma_ctx *ctx, unsigned long start, unsigned long end, 
 		ret = -EAGAIN;
 	else if (ctx->root)
 		uma_store(ctx, range.hmm_pfns, range.start, range.end, write, &spare);
+	if (!ret)
+		uma_touch(ctx, range.hmm_pfns[(va - range.start) >> PAGE_SHIFT]);
 	mutex_unlock(&ctx->mirror_lock);
 out:
 	uma_spare_free(&spare);
@@ -402,13 +413,13 @@ int uma_mirror_snapshot(struct uma_ctx *ctx, unsigned long start, unsigned long 
 }
 
 /**
- * uma_mirror_is_mapped - whether the device has an entry for a page
+ * uma_mirror_entry - the device's entry for a page
  * @ctx:	the context
  * @va:		the page
  *
- * Return: whether it has.
+ * Return: the entry, of whatever size; not present if there is none.
  */
-bool uma_mirror_is_mapped(struct uma_ctx *ctx, unsigned long va)
+u64 uma_mirror_entry(struct uma_ctx *ctx, unsigned long va)
 {
 	u64 *table, entry = 0;
 	u32 level;
@@ -420,7 +431,7 @@ bool uma_mirror_is_mapped(struct uma_ctx *ctx, unsigned long va)
 		table = level > 1 ? uma_child(entry) : NULL;
 	}
 	mutex_unlock(&ctx->mirror_lock);
-	return entry & VIRTIO_UMA_PTE_PRESENT;
+	return entry;
 }
 
 /* ------------------------------------------------------------ life and death */
