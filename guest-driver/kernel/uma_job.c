@@ -9,8 +9,10 @@
  * the device included, may write to it.
  */
 #include <linux/anon_inodes.h>
+#include <linux/delay.h>
 #include <linux/file.h>
 #include <linux/poll.h>
+#include <linux/sched/signal.h>
 #include <linux/slab.h>
 
 #include "uma_drv.h"
@@ -295,27 +297,15 @@ int uma_job_wait(struct uma_ctx *ctx, struct uma_wait *args)
 	return ret;
 }
 
-/**
- * uma_job_cancel - UMA_IOC_CANCEL
- *
- * Return: as documented in uma.h.
- */
-int uma_job_cancel(struct uma_ctx *ctx, u64 id)
+/* Return: 0, -ENOENT if the device does not know the job, or as uma_call(). */
+static int uma_cancel_once(struct uma_ctx *ctx, u64 id)
 {
-	struct uma_job *job = uma_job_find(ctx, id);
 	struct uma_device *ud = ctx->ud;
 	struct virtio_uma_reply_header *reply;
 	struct virtio_uma_cancel *cancel;
-	struct uma_req *req;
+	struct uma_req *req = uma_req_get(ud, &ud->control);
 	int ret;
 
-	if (!job)
-		return -ENOENT;
-	ret = smp_load_acquire(&job->ended) ? -ENOENT : 0;
-	uma_job_put(job);
-	if (ret)
-		return ret;
-	req = uma_req_get(ud, &ud->control);
 	if (!req)
 		return -ENODEV;
 	cancel = uma_req_header(ud, req, VIRTIO_UMA_OP_CANCEL, sizeof(*cancel), &ctx->asid);
@@ -325,6 +315,33 @@ int uma_job_cancel(struct uma_ctx *ctx, u64 id)
 	ret = uma_call(uma_queue_of(ud, ud->config.queues.control, 0), req);
 	ret = ret ?: uma_status_errno(reply->status);
 	uma_req_put(req);
+	return ret;
+}
+
+/**
+ * uma_job_cancel - UMA_IOC_CANCEL
+ *
+ * The control queue can overtake the compute queue: a device that does not know a job that
+ * has not ended has not seen it yet, and is asked again.
+ *
+ * Return: as documented in uma.h.
+ */
+int uma_job_cancel(struct uma_ctx *ctx, u64 id)
+{
+	struct uma_job *job = uma_job_find(ctx, id);
+	unsigned long deadline = jiffies + UMA_DEVICE_TIMEOUT;
+	int ret = -ENOENT;
+
+	if (!job)
+		return -ENOENT;
+	while (!smp_load_acquire(&job->ended)) {
+		ret = uma_cancel_once(ctx, id);
+		if (ret != -ENOENT || time_after(jiffies, deadline) || fatal_signal_pending(current))
+			break;
+		usleep_range(50, 200);
+		ret = -ENOENT;
+	}
+	uma_job_put(job);
 	return ret;
 }
 
