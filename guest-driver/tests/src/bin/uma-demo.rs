@@ -180,8 +180,14 @@ fn account(meter: &Meter) -> Result<(), String> {
         driver.zero_filled,
         driver.to_system()
     );
-    if driver.to_device() - driver.zero_filled != copied_in || driver.to_system() != copied_out {
-        return Err("driver and device disagree on what moved".to_owned());
+    let (moved_in, moved_out) = (driver.to_device() - driver.zero_filled, driver.to_system());
+    if copied_in < moved_in || copied_out < moved_out {
+        return Err("the driver counts more than the device copied".to_owned());
+    }
+    // Migration is best effort: who takes hold of a page while it is copied keeps it where it is.
+    match copied_in - moved_in + copied_out - moved_out {
+        0 => {}
+        vain => println!("{vain} pages were copied and stayed all the same, since the kernel was using them"),
     }
     Ok(())
 }
