@@ -144,7 +144,7 @@ impl DeviceConfig {
         if !self.queues.is_valid() || self.queues.total() != u32::from(self.num_queues) {
             return Err(ConfigFault::Queues);
         }
-        if self.dpa_size == 0 || self.dpa_size % crate::HUGE_SIZE != 0 || self.dpa_size >> 52 != 0 {
+        if self.dpa_size == 0 || !self.dpa_size.is_multiple_of(crate::HUGE_SIZE) || self.dpa_size >> 52 != 0 {
             return Err(ConfigFault::DpaSize);
         }
         if (self.window_id == NO_WINDOW) != (self.window_size == 0) || self.window_size > self.dpa_size {

@@ -194,7 +194,7 @@ impl Operand {
     }
 
     fn check(&self, user_end: u64) -> Result<(u64, u64), Status> {
-        if self.va % self.size != 0 {
+        if !self.va.is_multiple_of(self.size) {
             return Err(Status::Misaligned);
         }
         let bytes = self.count.checked_mul(self.size).ok_or(Status::BadRange)?;

@@ -28,8 +28,8 @@ impl VaRange {
         if self.start >= self.end {
             return Err(Status::BadRange);
         }
-        let end_ok = self.end == u64::MAX || self.end % PAGE_SIZE == 0;
-        if self.start % PAGE_SIZE != 0 || !end_ok {
+        let end_ok = self.end == u64::MAX || self.end.is_multiple_of(PAGE_SIZE);
+        if !self.start.is_multiple_of(PAGE_SIZE) || !end_ok {
             return Err(Status::Misaligned);
         }
         Ok(())

@@ -405,7 +405,7 @@ impl MigrateEntry {
             return Err(Status::BadRange);
         }
         let bytes = self.bytes();
-        if self.addr % bytes != 0 || self.dpa % bytes != 0 {
+        if !self.addr.is_multiple_of(bytes) || !self.dpa.is_multiple_of(bytes) {
             return Err(Status::Misaligned);
         }
         let inside = |dpa: u64| dpa < dpa_size && bytes <= dpa_size - dpa;
@@ -632,7 +632,7 @@ impl Query {
 }
 
 fn page_aligned(addr: u64) -> Result<(), Status> {
-    (addr % PAGE_SIZE == 0).then_some(()).ok_or(Status::Misaligned)
+    addr.is_multiple_of(PAGE_SIZE).then_some(()).ok_or(Status::Misaligned)
 }
 
 const _: () = {

@@ -184,7 +184,7 @@ proptest! {
             Some(_) if reserved != 0 => Err(Status::ReservedNotZero),
             Some(MigrateOp::Zero | MigrateOp::Discard) if entry.addr != 0 => Err(Status::ReservedNotZero),
             Some(_) if order > 9 => Err(Status::BadRange),
-            Some(_) if entry.addr % bytes != 0 || entry.dpa % bytes != 0 => Err(Status::Misaligned),
+            Some(_) if !entry.addr.is_multiple_of(bytes) || !entry.dpa.is_multiple_of(bytes) => Err(Status::Misaligned),
             Some(_) if entry.dpa + bytes > SIZE => Err(Status::BadDpa),
             Some(MigrateOp::DeviceToDevice) if entry.addr >= SIZE || entry.addr + bytes > SIZE => Err(Status::BadDpa),
             Some(op) => Ok(op),
@@ -306,10 +306,12 @@ fn config() -> DeviceConfig {
     }
 }
 
+type Corrupt = fn(&mut DeviceConfig);
+
 #[test]
 fn each_corruption_of_the_configuration_space_is_named() {
     assert_eq!(config().validate(), Ok(()));
-    let faults: [(fn(&mut DeviceConfig), ConfigFault); 22] = [
+    let faults: [(Corrupt, ConfigFault); 22] = [
         (|c| c.magic ^= 1, ConfigFault::Magic),
         (|c| c.version_major += 1, ConfigFault::Version),
         (|c| c.page_sizes = 1 << 21, ConfigFault::PageSizes),

@@ -276,7 +276,7 @@ fn demand_paging_and_copy_on_write() {
             faults += 1;
             assert!(faults <= 2 * guest.pages(), "a page that was served faults again");
             let page = page_of(fault.va);
-            let in_place = fault.cause == FaultCause::NotPermitted && page % 2 == 0;
+            let in_place = fault.cause == FaultCause::NotPermitted && page.is_multiple_of(2);
             if !in_place {
                 guest.unmap(page);
                 guest.wait();

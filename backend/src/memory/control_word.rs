@@ -21,11 +21,11 @@ unsafe impl Sync for ControlPage {}
 impl ControlPage {
     /// The page at `gpa`, if it is aligned and in guest memory.
     pub fn new(table: &Arc<RegionTable>, gpa: u64) -> Option<Self> {
-        if gpa % PAGE_SIZE != 0 {
+        if !gpa.is_multiple_of(PAGE_SIZE) {
             return None;
         }
         let base = table.resolve(gpa, PAGE_SIZE)?;
-        (base.as_ptr() as usize % 8 == 0).then(|| Self { base, _table: table.clone() })
+        (base.as_ptr() as usize).is_multiple_of(8).then(|| Self { base, _table: table.clone() })
     }
 
     /// The 64-bit word at `offset`.
@@ -34,7 +34,7 @@ impl ControlPage {
     /// If `offset` is not a constant of the layout: unaligned or beyond the page. No guest value gets here.
     #[inline]
     pub fn u64_at(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset % 8 == 0 && offset + 8 <= PAGE_SIZE as usize);
+        assert!(offset.is_multiple_of(8) && offset + 8 <= PAGE_SIZE as usize);
         // SAFETY: aligned and inside the page that `new` resolved; the table keeps it mapped for the borrow.
         unsafe { self.base.add(offset).cast().as_ref() }
     }
@@ -45,7 +45,7 @@ impl ControlPage {
     /// As [`Self::u64_at`].
     #[inline]
     pub fn u32_at(&self, offset: usize) -> &AtomicU32 {
-        assert!(offset % 4 == 0 && offset + 4 <= PAGE_SIZE as usize);
+        assert!(offset.is_multiple_of(4) && offset + 4 <= PAGE_SIZE as usize);
         // SAFETY: as in `u64_at`.
         unsafe { self.base.add(offset).cast().as_ref() }
     }
@@ -55,7 +55,7 @@ impl ControlPage {
 #[inline]
 pub fn read_entry(table: &RegionTable, gpa: u64) -> Option<u64> {
     let ptr = table.resolve(gpa, 8)?.cast::<AtomicU64>();
-    if gpa % 8 != 0 || ptr.as_ptr() as usize % 8 != 0 {
+    if !gpa.is_multiple_of(8) || !(ptr.as_ptr() as usize).is_multiple_of(8) {
         return None;
     }
     // SAFETY: aligned, and inside a region that `table` keeps mapped; the reference lives for this load only.

@@ -49,7 +49,7 @@ impl RegionTable {
         let mut end = 0;
         regions.retain(|region| {
             // Aligned like the guest sees it: what is aligned for the guest is aligned for our atomics.
-            let aligned = (region.host.as_ptr() as u64 ^ region.gpa) % PAGE_SIZE == 0;
+            let aligned = (region.host.as_ptr() as u64 ^ region.gpa).is_multiple_of(PAGE_SIZE);
             let ends = region.gpa.checked_add(region.len).is_some();
             let keep = region.len > 0 && region.gpa >= end && ends && aligned;
             if keep {

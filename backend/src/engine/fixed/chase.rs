@@ -10,7 +10,7 @@ use uma_protocol::Status;
 
 pub(super) fn chase<V: View>(run: &mut Run<'_, V>, args: &KernelArgs, cursor: &mut Cursor) -> Result<u64, Stop> {
     while cursor.i < args.n[0] {
-        if cursor.value % 8 != 0 {
+        if !cursor.value.is_multiple_of(8) {
             return Err(Stop::Trap(Status::Misaligned));
         }
         let node = run.operand(0, cursor.value, 8, Access::READ)?;

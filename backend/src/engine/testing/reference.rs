@@ -162,7 +162,7 @@ fn atomics(job: &JobRequest, elem: Elem, kernel: Kernel, flat: &mut Flat) -> u64
 fn chase(job: &JobRequest, flat: &mut Flat) -> Outcome {
     let mut pointer = job.args.va[0];
     for _ in 0..job.args.n[0] {
-        if pointer % 8 != 0 {
+        if !pointer.is_multiple_of(8) {
             return Outcome::Trap(Status::Misaligned);
         }
         pointer = flat.get(pointer, 8);

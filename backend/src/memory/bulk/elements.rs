@@ -163,7 +163,7 @@ fn accumulate<T: Number>(lanes: &mut Lanes, n: usize, first: u64, element: impl 
     let mut sums = lanes.map(T::from_bits64);
     let mut i = 0;
     // Up to the next multiple of the lane count, so that the main loop has a fixed lane per position.
-    while i < n && (first as usize + i) % SUM_LANES != 0 {
+    while i < n && !(first as usize + i).is_multiple_of(SUM_LANES) {
         let lane = (first as usize + i) % SUM_LANES;
         sums[lane] = sums[lane].plus(element(i));
         i += 1;
