@@ -4,11 +4,12 @@ use crate::error::Error;
 use rustix::fs::{flock, FlockOperation};
 use std::fs::File;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 /// The cache, locked for as long as it lives.
 pub struct Cache {
     root: PathBuf,
-    _lock: File,
+    lock: File,
 }
 
 impl Cache {
@@ -34,12 +35,21 @@ impl Cache {
                 source: error.into(),
             })?;
         }
-        Ok(Self { root, _lock: lock })
+        Ok(Self { root, lock })
     }
 
     /// Where something is or will be.
     pub fn path(&self, name: &str) -> PathBuf {
         self.root.join(name)
+    }
+
+    /// The lock as standard input of a program that works in the cache: should it outlive us, the next run waits for its end
+    /// instead of working in the same folder.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn lock_as_input(&self) -> Result<Stdio, Error> {
+        Ok(self.lock.try_clone().map_err(Error::io("lock", &self.root))?.into())
     }
 
     /// A fresh folder under a name that nobody looks for; what an earlier run left there is removed.

@@ -1,9 +1,10 @@
 //! Whether KVM really runs guest code here. A device node that is there proves nothing: under some hypervisors guests
 //! start and never get anywhere.
 
+use crate::command::{die_with_us, wait_within};
 use kvm_ioctls::{Kvm, VcpuExit};
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Argument of our own program that runs the probe; in a child, since a vCPU that hangs can't be stopped from inside.
 pub const PROBE_ARGUMENT: &str = "kvm-probe";
@@ -13,19 +14,13 @@ const DEADLINE: Duration = Duration::from_secs(5);
 /// Why KVM is not used, or nothing if it is.
 pub fn refusal() -> Option<String> {
     let Ok(program) = std::env::current_exe() else { return Some("cannot find myself".into()) };
-    let probe = Command::new(program).arg(PROBE_ARGUMENT).stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
+    let mut probe = Command::new(program);
+    let probe = die_with_us(&mut probe).arg(PROBE_ARGUMENT).stdin(Stdio::null()).stderr(Stdio::piped()).spawn();
     let Ok(mut child) = probe else { return Some("cannot start the probe".into()) };
-    let begin = Instant::now();
-    let status = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if begin.elapsed() < DEADLINE => std::thread::park_timeout(Duration::from_millis(5)),
-            _ => {
-                let _ = child.kill();
-                let _ = child.wait();
-                return Some("a vCPU does not run".into());
-            }
-        }
+    let Some(status) = wait_within(&mut child, DEADLINE) else {
+        let _ = child.kill();
+        let _ = child.wait();
+        return Some("a vCPU does not run".into());
     };
     if status.success() {
         return None;

@@ -1,7 +1,7 @@
 //! Building virtio_uma.ko inside the tree.
 
 use crate::cache::{Cache, Key};
-use crate::command::output;
+use crate::command::output_with;
 use crate::error::Error;
 use crate::namespace::Entry;
 use crate::tree::{Kernel, Tree};
@@ -36,7 +36,7 @@ pub fn build(cache: &Cache, tree: &Tree, kernel: &Kernel, sources: &Path) -> Res
     let headers = Tree::headers(kernel);
     let mut command = entry.command();
     command.args(["sh", "-c", SCRIPT, "sh"]).arg(tree.path()).arg(&scratch).arg(headers);
-    let printed = output(&mut command)?;
+    let printed = output_with(&mut command, cache.lock_as_input()?)?;
     let warnings: Vec<_> =
         printed.lines().filter(|line| !NOISE.iter().any(|noise| line.contains(noise)) && !line.is_empty()).collect();
     if !warnings.is_empty() {

@@ -28,6 +28,8 @@ pub fn kit(kernel: &str) -> Result<Kit, Error> {
     let tree = Tree::get(&cache)?;
     let kernel = tree.kernel(kernel)?;
     let module = module::build(&cache, &tree, &kernel, &root.join("guest-driver/kernel"))?;
+    // What follows does not work in the cache.
+    drop(cache);
     let begin = Instant::now();
     println!("Building the device and the guest's programs");
     let daemon = programs::daemon(&root)?;

@@ -2,7 +2,7 @@
 
 use super::sources::Sources;
 use crate::cache::Cache;
-use crate::command::{die_with_us, output, tail};
+use crate::command::{die_with_us, output, succeeds, tail};
 use crate::error::Error;
 use crate::namespace::Entry;
 use std::io::{BufRead, BufReader};
@@ -28,22 +28,27 @@ dpkg-query -W > /versions.lock
 /// # Errors
 /// [`Error::NoGuest`] where it can't be made; otherwise what went wrong.
 pub fn make(cache: &Cache, sources: &Sources, packages: &[&str], name: &str) -> Result<(), Error> {
+    needs_apt()?;
     let entry = Entry::find()?;
     println!("Fetching a Debian tree with QEMU and kernels (about 400 MB, once; kept in {})", cache.path("").display());
     let tools = cache.scratch("tools")?;
     let program = mmdebstrap(&tools)?;
+    println!("  packages come from {}", sources.mirror());
     let list = tools.join("sources.list");
-    let text = match keyring(&tools)? {
+    let text = match keyring(&tools, sources)? {
         Some(keyring) => sources.lines().replace("deb ", &format!("deb [signed-by={}] ", keyring.display())),
         None => sources.lines(),
     };
     std::fs::write(&list, text).map_err(Error::io("write", &list))?;
     let root = cache.scratch("tree")?;
     let hook = format!("chroot \"$1\" sh -c '{}'", STABLE_KERNEL.replace('\'', "'\\''"));
-    let mut command = program;
+    let mut command = entry.command();
     command
-        .arg(entry.mode())
-        .args(["--variant=apt", "--skip=check/qemu"])
+        // Nobody boots the initramfs that the kernels' packages would make; it takes longer than all the rest.
+        .args(["env", "INITRD=No"])
+        .args(program)
+        // We are root of our namespaces. mmdebstrap's own mode for users would need a home that others may enter.
+        .args(["--mode=root", "--variant=apt", "--skip=check/qemu"])
         .arg("--aptopt=APT::Default-Release \"trixie-backports\"")
         .arg("--aptopt=APT::Install-Recommends \"false\"")
         .arg(format!("--include={}", packages.join(",")))
@@ -51,58 +56,122 @@ pub fn make(cache: &Cache, sources: &Sources, packages: &[&str], name: &str) -> 
         .arg("trixie")
         .arg(&root)
         .arg(&list);
-    stream(die_with_us(&mut command))?;
+    stream(die_with_us(&mut command).stdin(cache.lock_as_input()?), sources)?;
     cache.publish(&root, name)?;
     Ok(())
 }
 
+/// The tree is made of Debian packages by the host's apt.
+fn needs_apt() -> Result<(), Error> {
+    let missing =
+        ["apt-get", "dpkg-deb", "perl"].into_iter().find(|program| !succeeds(Command::new(program).arg("--version")));
+    match missing {
+        None => Ok(()),
+        Some(program) => Err(Error::NoGuest {
+            cause: format!("{program} is not there, and this host is not a Debian or Ubuntu"),
+            command: "docker run --rm -it --privileged -v \"$PWD:$PWD\" -w \"$PWD\" rust:trixie cargo demo".into(),
+        }),
+    }
+}
+
 /// mmdebstrap of the host, or its package unpacked: it is a script and runs from anywhere.
-fn mmdebstrap(tools: &Path) -> Result<Command, Error> {
-    if crate::command::succeeds(Command::new("mmdebstrap").arg("--version")) {
-        return Ok(Command::new("mmdebstrap"));
+fn mmdebstrap(tools: &Path) -> Result<Vec<PathBuf>, Error> {
+    if succeeds(Command::new("mmdebstrap").arg("--version")) {
+        return Ok(vec!["mmdebstrap".into()]);
     }
     println!("  mmdebstrap is not installed: taking it from its package");
-    let root = unpack(tools, "mmdebstrap")?;
-    let mut command = Command::new("perl");
-    command.arg(root.join("usr/bin/mmdebstrap"));
-    Ok(command)
+    let root = unpack(tools, "mmdebstrap", &[])?;
+    Ok(vec!["perl".into(), root.join("usr/bin/mmdebstrap")])
 }
 
 /// A keyring that knows trixie, if the host's apt does not by itself.
-fn keyring(tools: &Path) -> Result<Option<PathBuf>, Error> {
-    let names = ["debian-archive-trixie-automatic.gpg", "debian-archive-trixie-automatic.pgp"];
-    let find = |folder: &Path| names.iter().map(|name| folder.join(name)).find(|path| path.exists());
-    if let Some(path) = find(Path::new("/usr/share/keyrings")) {
+///
+/// Ubuntu's package of Debian's keys is older than trixie. Then the mirror's own package is taken, unchecked by apt: what makes it
+/// trustworthy is that only the one key of the right fingerprint goes into the keyring.
+fn keyring(tools: &Path, sources: &Sources) -> Result<Option<PathBuf>, Error> {
+    if let Some(path) = trixie_key(Path::new("/usr/share/keyrings")) {
         return Ok(Some(path));
     }
-    println!("  this host does not know trixie's key: taking debian-archive-keyring");
-    let root = unpack(tools, "debian-archive-keyring")?;
-    let missing = || Error::NoGuest {
-        cause: "this host's debian-archive-keyring does not know Debian 13".into(),
-        command: "sudo apt-get update && sudo apt-get install -y debian-archive-keyring".into(),
-    };
-    let path = find(&root.join("usr/share/keyrings")).ok_or_else(missing)?;
-    let shown = output(Command::new("gpg").args(["--show-keys", "--with-colons"]).arg(&path))?;
-    if !shown.contains(FINGERPRINT) {
-        return Err(missing());
+    println!("  this host does not know trixie's key: taking debian-archive-keyring from {}", sources.mirror());
+    let options = private_apt(tools, sources)?;
+    let root = unpack(tools, "debian-archive-keyring", &options)?;
+    let found = trixie_key(&root.join("usr/share/keyrings"));
+    let path = found.ok_or_else(|| fetching(sources, "debian-archive-keyring has no key of trixie"))?;
+    if !succeeds(Command::new("gpg").arg("--version")) {
+        return Err(Error::NoGuest {
+            cause: "gpg, which checks the fingerprint of trixie's key, is not installed".into(),
+            command: "sudo apt-get install -y gpg".into(),
+        });
+    }
+    let shown = output(Command::new("gpg").args(["--batch", "--show-keys", "--with-colons"]).arg(&path))?;
+    if primary_keys(&shown) != [FINGERPRINT] {
+        return Err(fetching(sources, "the key there is not trixie's"));
     }
     Ok(Some(path))
 }
 
+/// The file with trixie's key in a folder of keyrings.
+fn trixie_key(folder: &Path) -> Option<PathBuf> {
+    let names = ["debian-archive-trixie-automatic.gpg", "debian-archive-trixie-automatic.pgp"];
+    names.iter().map(|name| folder.join(name)).find(|path| path.exists())
+}
+
+/// Fingerprints of all primary keys that gpg shows.
+fn primary_keys(shown: &str) -> Vec<&str> {
+    let mut primary = false;
+    let mut found = Vec::new();
+    for line in shown.lines() {
+        let fields: Vec<_> = line.split(':').collect();
+        match fields[0] {
+            "fpr" if primary => found.extend(fields.get(9)),
+            _ => primary = fields[0] == "pub",
+        }
+    }
+    found
+}
+
+/// Options that let apt know the mirror and nothing else, with state of its own; needs no root.
+fn private_apt(tools: &Path, sources: &Sources) -> Result<Vec<String>, Error> {
+    let folder = tools.join("apt");
+    for part in ["state/lists/partial", "cache/archives/partial", "etc"] {
+        let path = folder.join(part);
+        std::fs::create_dir_all(&path).map_err(Error::io("make", &path))?;
+    }
+    let list = folder.join("etc/sources.list");
+    let text = format!("deb [trusted=yes] {} trixie main\n", sources.mirror());
+    std::fs::write(&list, text).map_err(Error::io("write", &list))?;
+    let folder = folder.display();
+    let options: Vec<_> = [
+        format!("Dir::State={folder}/state"),
+        "Dir::State::status=/dev/null".into(),
+        format!("Dir::Cache={folder}/cache"),
+        format!("Dir::Etc::sourcelist={folder}/etc/sources.list"),
+        "Dir::Etc::sourceparts=-".into(),
+        "Acquire::AllowInsecureRepositories=true".into(),
+        "APT::Sandbox::User=".into(),
+    ]
+    .into_iter()
+    .flat_map(|option| ["-o".to_owned(), option])
+    .collect();
+    output(Command::new("apt-get").args(&options).args(["update", "-q"]))
+        .map_err(|error| fetching(sources, &crate::error::describe(&error)))?;
+    Ok(options)
+}
+
 /// Downloads a package with the host's apt and unpacks it; needs no root.
-fn unpack(tools: &Path, package: &str) -> Result<PathBuf, Error> {
+fn unpack(tools: &Path, package: &str, options: &[String]) -> Result<PathBuf, Error> {
     let folder = tools.join(package);
     std::fs::create_dir_all(&folder).map_err(Error::io("make", &folder))?;
-    let download = || output(Command::new("apt-get").args(["download", package]).current_dir(&folder));
+    let download = || output(Command::new("apt-get").args(options).args(["download", package]).current_dir(&folder));
     if download().is_err() {
         // A machine that never ran `apt-get update` finds nothing; users can't run it.
         let updated = output(Command::new("apt-get").args(["update", "-q"]));
-        download().map_err(|error| match updated {
-            Ok(_) => error,
-            Err(_) => Error::NoGuest {
-                cause: format!("apt does not know the package {package}"),
-                command: "sudo apt-get update".into(),
+        download().map_err(|_| Error::NoGuest {
+            cause: match updated {
+                Ok(_) => format!("apt can't fetch the package {package} (no network?)"),
+                Err(_) => format!("apt can't fetch the package {package}"),
             },
+            command: format!("sudo apt-get update && sudo apt-get install -y {package}"),
         })?;
     }
     let archive = std::fs::read_dir(&folder)
@@ -117,10 +186,9 @@ fn unpack(tools: &Path, package: &str) -> Result<PathBuf, Error> {
 }
 
 /// Shows mmdebstrap's stages as they come, with the time.
-fn stream(command: &mut Command) -> Result<(), Error> {
+fn stream(command: &mut Command, sources: &Sources) -> Result<(), Error> {
     let begin = Instant::now();
     let mut child = command
-        .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
         .spawn()
@@ -129,15 +197,60 @@ fn stream(command: &mut Command) -> Result<(), Error> {
     let lines = child.stderr.take().map(|pipe| BufReader::new(pipe).lines()).into_iter().flatten();
     for line in lines.map_while(Result::ok) {
         if let Some(stage) = line.strip_prefix("I: ") {
+            let stage = if stage.contains("--customize-hook") { "installing trixie's own kernel..." } else { stage };
             println!("  {:3} s  {stage}", begin.elapsed().as_secs());
         }
         all.push_str(&line);
         all.push('\n');
     }
     let status = child.wait().map_err(|source| Error::Start { program: "mmdebstrap".into(), source })?;
-    if !status.success() {
-        let output = tail(&all, 30);
-        return Err(Error::Failed { program: "mmdebstrap".into(), status: status.to_string(), output });
+    if status.success() {
+        return Ok(());
     }
-    Ok(())
+    if let Some(line) = network_trouble(&all) {
+        return Err(fetching(sources, line));
+    }
+    Err(Error::Failed { program: "mmdebstrap".into(), status: status.to_string(), output: tail(&all, 30) })
+}
+
+/// The first line in which apt says that the network or the mirror is at fault.
+fn network_trouble(text: &str) -> Option<&str> {
+    const SIGNS: &[&str] = &[
+        "Could not resolve",
+        "Temporary failure resolving",
+        "Could not connect",
+        "Unable to connect",
+        "Failed to fetch",
+    ];
+    text.lines().map(str::trim).find(|line| SIGNS.iter().any(|sign| line.contains(sign)))
+}
+
+/// Packages that can't be had.
+fn fetching(sources: &Sources, why: &str) -> Error {
+    let why = network_trouble(why).unwrap_or_else(|| why.lines().next().unwrap_or_default());
+    Error::NoGuest {
+        cause: format!("no packages from {}: {why}", sources.mirror()),
+        command: "UMA_DEBIAN_MIRROR=http://another.mirror/debian cargo demo".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_primary_keys_count() {
+        let one = "pub:-:4096:1:X:1:::-:::scSC::::::23::0:\nfpr:::::::::AAAA:\nuid:-::::1::H::Name:\nsub:-:4096\nfpr:::::::::BBBB:\n";
+        assert_eq!(primary_keys(one), ["AAAA"]);
+        let two = format!("{one}pub:-:4096\nfpr:::::::::CCCC:\n");
+        assert_eq!(primary_keys(&two), ["AAAA", "CCCC"]);
+    }
+
+    #[test]
+    fn trouble_with_the_network_is_recognised() {
+        let text =
+            "I: running apt-get update...\nErr:1 http://x trixie InRelease\n  Could not resolve 'x'\nE: failed\n";
+        assert_eq!(network_trouble(text), Some("Could not resolve 'x'"));
+        assert_eq!(network_trouble("E: no space left on device"), None);
+    }
 }
