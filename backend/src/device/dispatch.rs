@@ -3,6 +3,7 @@
 use super::config_space::CAPABILITIES;
 use super::context::{Context, Waiter};
 use super::jobs::{Job, Phase};
+use super::limits::MAX_QUEUE_SIZE;
 use super::session::Session;
 use super::state::{Core, State, MIN_FAULT_BUFFER};
 use super::Ticket;
@@ -78,7 +79,9 @@ impl Core {
                 if old.is_some() || state.lost {
                     self.reset_while_running(state);
                 }
-                tracing::info!(session = request.session_id, ?capabilities, "session begins");
+                if let Some(dropped) = self.sessions.pass() {
+                    tracing::info!(session = request.session_id, ?capabilities, dropped, "session begins");
+                }
                 state.session = Some(Session { id: request.session_id, capabilities, sync_addr: None });
             }
         }
@@ -116,7 +119,9 @@ impl Core {
     fn drain(&self, state: &mut State, ticket: &Ticket, header: &RequestHeader) -> Answer {
         let context = state.contexts.live(header.asid)?;
         let Some(upto) = context.jobs.last().copied() else { return Ok(Some(0)) };
-        // Each drain holds a chain of the control queue, which bounds them.
+        if context.drains.len() >= usize::from(MAX_QUEUE_SIZE) {
+            return Err(Status::Limit);
+        }
         context.drains.push(Waiter { ticket: *ticket, id: header.id, upto });
         Ok(None)
     }
@@ -188,13 +193,16 @@ impl Core {
         if ticket.capacity() < request::migrate_reply_size(entries.len()) {
             return state.reply_status(ticket, Status::BadLength, id, 0);
         }
-        self.lanes.push(Batch::new(*ticket, state.serial, id, entries.to_vec()), urgent);
+        if !self.lanes.push(Batch::new(*ticket, state.serial, id, entries.to_vec()), urgent) {
+            state.reply_status(ticket, Status::Limit, id, 0);
+        }
     }
 
     /// See [`super::Device::fault_buffer`].
     pub(crate) fn fault_buffer(&self, ticket: &Ticket) {
         let mut state = self.lock();
-        if ticket.capacity() < MIN_FAULT_BUFFER {
+        // A guest that posts a chain twice has more in flight than its queue has entries.
+        if ticket.capacity() < MIN_FAULT_BUFFER || state.buffers.len() >= usize::from(MAX_QUEUE_SIZE) {
             return state.reply(ticket, &[]);
         }
         state.buffers.push_back(*ticket);

@@ -93,7 +93,6 @@ impl FaultTable {
         let mut batch = Vec::new();
         while batch.len() < max {
             let Some(sequence) = self.undelivered.pop_front() else { break };
-            // One whose address space ended is gone.
             batch.extend(self.records.get(&sequence).map(|pending| pending.record));
         }
         let overflowed = !batch.is_empty() && std::mem::take(&mut self.overflowed);
@@ -102,7 +101,7 @@ impl FaultTable {
 
     /// Whether records wait for a buffer.
     pub fn has_undelivered(&self) -> bool {
-        self.undelivered.iter().any(|sequence| self.records.contains_key(sequence))
+        !self.undelivered.is_empty()
     }
 
     /// Ends the record that `response` names; `None` if there is none any more, or it is another address space's.
@@ -137,12 +136,13 @@ impl FaultTable {
         for sequence in gone {
             self.remove(sequence);
         }
-        self.undelivered.retain(|sequence| self.records.contains_key(sequence));
     }
 
     fn remove(&mut self, sequence: u64) -> Option<Pending> {
         let pending = self.records.remove(&sequence)?;
         self.blocks.remove(&(pending.record.asid, pending.record.va >> HUGE_SHIFT));
+        // A driver that guesses a sequence can answer what was not delivered.
+        self.undelivered.retain(|other| *other != sequence);
         Some(pending)
     }
 }

@@ -133,8 +133,11 @@ impl Core {
         if let Some(deadline) = job.deadline {
             state.deadlines.remove(&(deadline, key));
         }
-        if job.phase == Phase::Faulted {
-            state.faults.forget_job(key);
+        match job.phase {
+            Phase::Faulted => state.faults.forget_job(key),
+            // Submitting and cancelling behind a busy queue must not make it grow.
+            Phase::Ready => state.ready[usize::from(job.request.priority)].retain(|other| *other != key),
+            Phase::Blocked | Phase::Running => {}
         }
         let ok = status == Status::Ok;
         let counter = if ok { &mut state.counters.jobs_ok } else { &mut state.counters.jobs_failed };

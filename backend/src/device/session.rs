@@ -100,7 +100,9 @@ impl Core {
         self.gates.detach_owners(false);
         self.lanes.clear();
         if let Some(session) = state.session {
-            tracing::info!(session = session.id, capabilities = ?session.capabilities, "session ends, device reset");
+            if let Some(dropped) = self.sessions.pass() {
+                tracing::info!(session = session.id, capabilities = ?session.capabilities, dropped, "session ends, device reset");
+            }
         }
         for job in state.jobs.values() {
             job.stop.store(true, Ordering::Relaxed);

@@ -14,6 +14,7 @@ use crate::dma::CopyLanes;
 use crate::memory::GuestMemory;
 use crate::mmu::{Gates, MmuCounters};
 use crate::pool::{Backing, Pool};
+use crate::trace::Limited;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -38,6 +39,8 @@ pub struct Core {
     pub(crate) pool: Arc<Pool>,
     pub(crate) gates: Arc<Gates>,
     pub(crate) lanes: CopyLanes,
+    /// Lines about sessions, which a guest can begin as often as it likes.
+    pub(crate) sessions: Limited,
     state: Mutex<State>,
     mmus: Mutex<Vec<Arc<MmuCounters>>>,
     /// EUs wait here for work.
@@ -61,11 +64,11 @@ pub struct State {
     pub contexts: ContextTable,
     pub jobs: HashMap<JobKey, Job>,
     pub last_job: JobKey,
-    /// Jobs to run, by priority. May hold keys of jobs that ended or wait again; whoever takes one looks.
+    /// Jobs to run, by priority; each job is in one of them at most once.
     pub ready: [VecDeque<JobKey>; MAX_PRIORITY as usize],
     pub deadlines: BTreeSet<(Instant, JobKey)>,
     pub faults: FaultTable,
-    /// Buffers for fault records; at most as many as the fault queue has entries.
+    /// Buffers for fault records; at most `MAX_QUEUE_SIZE`, whatever the guest posts twice.
     pub buffers: VecDeque<Ticket>,
     /// Replies that wait for the end of a park; each is of a chain in flight, so the queues bound them.
     pub held: VecDeque<(Ticket, Vec<u8>)>,
@@ -88,6 +91,7 @@ impl Core {
             pool,
             gates: Arc::new(Gates::new(limits.num_eus)),
             lanes,
+            sessions: Limited::default(),
             state: Mutex::new(State {
                 running: false,
                 exit: false,

@@ -2,7 +2,7 @@
 
 use super::{Moved, Place};
 use crate::device::state::Core;
-use crate::device::Ticket;
+use crate::device::{limits::MAX_QUEUE_SIZE, Ticket};
 use std::collections::VecDeque;
 use std::sync::atomic::{fence, AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -32,7 +32,7 @@ struct Lane {
 
 #[derive(Default)]
 struct LaneState {
-    /// Each batch holds a chain, so the virtqueue bounds them: 256 · 12 KiB.
+    /// At most `MAX_QUEUE_SIZE` · 13 KiB = 13 MiB.
     queue: VecDeque<Batch>,
     busy: bool,
     paused: bool,
@@ -132,11 +132,17 @@ impl Lane {
 }
 
 impl CopyLanes {
-    /// Queues a batch.
-    pub(crate) fn push(&self, batch: Batch, urgent: bool) {
+    /// Queues a batch; `false` if there are more than a virtqueue can hold.
+    pub(crate) fn push(&self, batch: Batch, urgent: bool) -> bool {
         let lane = &self.lanes[usize::from(!urgent)];
-        lane.lock().queue.push_back(batch);
+        let mut state = lane.lock();
+        if state.queue.len() >= usize::from(MAX_QUEUE_SIZE) {
+            return false;
+        }
+        state.queue.push_back(batch);
+        drop(state);
         lane.changed.notify_all();
+        true
     }
 
     /// Stops both lanes between two entries (2 MiB at most, under a millisecond) and waits until they have.

@@ -45,6 +45,7 @@ pub struct Backend {
     /// Queues whose avail ring made no sense; bit per queue.
     broken: AtomicU64,
     malformed: Limited,
+    starts: Limited,
     /// Exit events that the crate leaks, to be closed when its daemon is gone.
     exit_fds: Mutex<Vec<RawFd>>,
 }
@@ -70,6 +71,7 @@ impl Backend {
             stopping: AtomicBool::new(false),
             broken: AtomicU64::new(0),
             malformed: Limited::default(),
+            starts: Limited::default(),
             exit_fds: Mutex::default(),
         })
     }
@@ -103,7 +105,9 @@ impl Backend {
         let position = |vring: &Vring| is_ready(vring).then(|| Position::of(vring));
         let now: Vec<_> = vrings.iter().map(position).collect();
         let how = if self.device.has_session() { link.stopped.compare(&now) } else { Start::Fresh };
-        tracing::info!(?how, "queues start");
+        if let Some(dropped) = self.starts.pass() {
+            tracing::info!(?how, dropped, "queues start");
+        }
         let rings = Arc::new(Rings::new(vrings, &self.device));
         link.stopped.clear();
         link.vrings = vrings.to_vec();
@@ -174,7 +178,9 @@ impl Backend {
             }
             Err(error) => {
                 self.broken.fetch_or(1 << queue, Ordering::Relaxed);
-                tracing::warn!(queue, %error, "the avail ring makes no sense: the queue is ignored until it starts again");
+                if let Some(dropped) = self.malformed.pass() {
+                    tracing::warn!(queue, %error, dropped, "an avail ring makes no sense: its queue is ignored until it starts again");
+                }
                 None
             }
         }
