@@ -28,7 +28,7 @@ impl Cache {
         let path = root.join("lock");
         let lock = File::create(&path).map_err(Error::io("make", &path))?;
         if flock(&lock, FlockOperation::NonBlockingLockExclusive).is_err() {
-            println!("Another run uses {}; waiting for it", root.display());
+            eprintln!("Another run uses {}; waiting for it", root.display());
             flock(&lock, FlockOperation::LockExclusive).map_err(|error| Error::Io {
                 what: "lock",
                 path,

@@ -31,6 +31,21 @@ pub fn output_with(command: &mut Command, input: Stdio) -> Result<String, Error>
     Err(Error::Failed { program: name(command), status: status.to_string(), output: tail(&text, TAIL) })
 }
 
+/// Runs a program to its end with what it prints on our standard error: for those that take long and show how far they are.
+///
+/// # Errors
+/// [`Error::Start`], [`Error::Failed`].
+pub fn visible(command: &mut Command) -> Result<(), Error> {
+    let program = name(command);
+    let status = die_with_us(command.stdin(Stdio::null()).stdout(Stdio::null()))
+        .status()
+        .map_err(|source| Error::Start { program: program.clone(), source })?;
+    if status.success() {
+        return Ok(());
+    }
+    Err(Error::Failed { program, status: status.to_string(), output: "Its words are above".into() })
+}
+
 /// Runs a program to its end and gives everything that it printed and how it ended.
 ///
 /// # Errors

@@ -1,7 +1,8 @@
 //! `cargo demo`.
 
 use crate::error::{describe, Error};
-use crate::guest::run::{console_tail, Kit, Options};
+use crate::guest::options::Options;
+use crate::guest::run::{console_tail, Kit};
 use crate::setup;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,7 +15,13 @@ pub fn run() -> ExitCode {
             ExitCode::SUCCESS
         }
         Err(error) => {
-            println!("FAILED: {}", describe(&error));
+            // The verdict is one line; what else there is to say comes before it.
+            let text = describe(&error);
+            let (verdict, more) = text.split_once('\n').unwrap_or((&text, ""));
+            if !more.is_empty() {
+                println!("{more}");
+            }
+            println!("FAILED: {}", verdict.trim_end_matches(':'));
             ExitCode::from(error.exit_code())
         }
     }
@@ -29,12 +36,12 @@ fn show(kit: &Kit) -> Result<String, Error> {
         None => println!("  {line}"),
     })?;
     println!();
-    let splat = outcome.splat().map(String::from);
-    match (result.as_deref(), outcome.status, splat) {
+    match (result.as_deref(), outcome.status, outcome.complaint()) {
         (Some("ok"), Some(0), None) => {
             Ok(format!("VERIFIED on QEMU {}, Linux {}", kit.qemu.version, kit.kernel.release))
         }
-        (_, _, Some(splat)) => Err(outcome.failure(format!("the kernel complained: {splat}"))),
+        (_, _, Some(complaint)) => Err(outcome.failure(complaint)),
+        (Some("ok"), _, _) => Err(outcome.failure("the demonstration's exit status denies its verdict")),
         (Some(verdict), _, _) => {
             let why = verdict.trim_start_matches("failed:").trim().to_owned();
             Err(outcome.failure(why))

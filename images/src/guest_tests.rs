@@ -1,7 +1,8 @@
 //! `cargo vm guest-tests`: the TAP programs, group by group.
 
 use crate::error::Error;
-use crate::guest::run::{console_tail, Kit, Options, Outcome};
+use crate::guest::options::Options;
+use crate::guest::run::{console_tail, Kit, Outcome};
 use crate::tap::{parse, Line, Tally};
 use std::time::Duration;
 
@@ -103,8 +104,8 @@ fn run_group(kit: &Kit, group: &Group, filter: Option<&str>) -> Result<Tally, Er
 /// What the results alone do not show: a guest that died, tests that are missing, a kernel that complained.
 fn judge(group: &Group, outcome: Outcome, planned: Option<u32>, tally: &mut Tally) {
     let name = format!("{} (group)", group.name);
-    let what = if let Some(splat) = outcome.splat() {
-        format!("the kernel complained: {splat}")
+    let what = if let Some(complaint) = outcome.complaint() {
+        complaint
     } else if outcome.status.is_none() {
         "the guest ended without a result".into()
     } else if planned != Some(tally.total()) {

@@ -16,7 +16,7 @@ mod verify;
 
 use clap::{Parser, Subcommand};
 use error::{describe, Error};
-use guest::run::Options;
+use guest::options::Options;
 use std::process::ExitCode;
 
 /// Fetches, builds and boots guests with the virtio-uma device.
@@ -51,12 +51,16 @@ enum What {
         /// Kernel of the guest, 7.3 or 6.12
         #[arg(long, default_value = setup::KERNEL)]
         kernel: String,
+        #[command(flatten)]
+        options: Options,
     },
     /// One command in a guest; its exit status is the command's
     Run {
         /// Kernel of the guest, 7.3 or 6.12
         #[arg(long, default_value = setup::KERNEL)]
         kernel: String,
+        #[command(flatten)]
+        options: Options,
         /// The command
         #[arg(last = true, required = true)]
         command: Vec<String>,
@@ -86,8 +90,8 @@ fn main() -> ExitCode {
         }
         What::Verify { only, .. } => verify::run(&only),
         What::Setup => report(setup::kit(setup::KERNEL).map(|_| 0)),
-        What::Boot { kernel } => report(setup::kit(&kernel).and_then(|kit| kit.boot(&Options::default())).map(|()| 0)),
-        What::Run { kernel, command } => report(run(&kernel, &command)),
+        What::Boot { kernel, options } => report(setup::kit(&kernel).and_then(|kit| kit.boot(&options)).map(|()| 0)),
+        What::Run { kernel, options, command } => report(run(&kernel, &options, &command)),
         What::GuestTests { kernel, filter } => report(guest_tests(&kernel, filter.as_deref())),
         What::KvmProbe => match kvm::probe() {
             Ok(()) => ExitCode::SUCCESS,
@@ -99,14 +103,22 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(kernel: &str, command: &[String]) -> Result<u8, Error> {
+fn run(kernel: &str, options: &Options, command: &[String]) -> Result<u8, Error> {
     let quoted: Vec<_> = command.iter().map(|word| format!("'{}'", word.replace('\'', "'\\''"))).collect();
     let kit = setup::kit(kernel)?;
-    let outcome = kit.run(&quoted.join(" "), &Options::default(), |line| println!("{line}"))?;
+    let outcome = kit.run(&quoted.join(" "), options, |line| println!("{line}"))?;
     match outcome.status {
-        Some(status) => Ok(status as u8),
+        Some(status) => {
+            if let Some(complaint) = outcome.complaint() {
+                return Err(outcome.failure(complaint));
+            }
+            if options.keep {
+                eprintln!("Artefacts are in {:?}", outcome.keep());
+            }
+            Ok(status as u8)
+        }
         None => {
-            println!("{}", guest::run::console_tail(&outcome.console));
+            eprintln!("{}", guest::run::console_tail(&outcome.console));
             Err(outcome.failure("the guest ended without a result"))
         }
     }
@@ -122,7 +134,7 @@ fn report(result: Result<u8, Error>) -> ExitCode {
     match result {
         Ok(status) => ExitCode::from(status),
         Err(error) => {
-            println!("{}", describe(&error));
+            eprintln!("{}", describe(&error));
             ExitCode::from(error.exit_code())
         }
     }

@@ -29,7 +29,7 @@ pub fn build(cache: &Cache, tree: &Tree, kernel: &Kernel, sources: &Path) -> Res
     if path.exists() {
         return Ok(path);
     }
-    println!("Building virtio_uma.ko for {}", kernel.release);
+    eprintln!("Building virtio_uma.ko for {}", kernel.release);
     let entry = Entry::find()?;
     let scratch = cache.scratch("module")?;
     copy_folder(sources, &scratch)?;

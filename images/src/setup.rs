@@ -31,12 +31,12 @@ pub fn kit(kernel: &str) -> Result<Kit, Error> {
     // What follows does not work in the cache.
     drop(cache);
     let begin = Instant::now();
-    println!("Building the device and the guest's programs");
+    eprintln!("Building the device and the guest's programs");
     let daemon = programs::daemon(&root)?;
     let programs = programs::build(&root)?;
-    println!("  {} s", begin.elapsed().as_secs());
+    eprintln!("  {} s", begin.elapsed().as_secs());
     let qemu = Qemu::find(&tree)?;
-    println!("QEMU {}, Linux {}", qemu.version, kernel.release);
+    eprintln!("QEMU {}, Linux {}", qemu.version, kernel.release);
     Ok(Kit { tree, kernel, qemu, module, programs, daemon })
 }
 

@@ -1,6 +1,6 @@
 //! The programs that run in the guest, built statically.
 
-use crate::command::output;
+use crate::command::{output, visible};
 use crate::error::Error;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,19 +13,9 @@ pub fn build(root: &Path) -> Result<Vec<PathBuf>, Error> {
     const TARGET: &str = "x86_64-unknown-linux-gnu";
     let folder = root.join("target/guest");
     // A target folder of its own: the flag would rebuild everything else each time.
-    output(
+    visible(
         Command::new(cargo())
-            .args([
-                "build",
-                "--quiet",
-                "--release",
-                "-p",
-                "uma-guest-tests",
-                "--bins",
-                "--target",
-                TARGET,
-                "--target-dir",
-            ])
+            .args(["build", "--release", "-p", "uma-guest-tests", "--bins", "--target", TARGET, "--target-dir"])
             .arg(&folder)
             .env("RUSTFLAGS", "-C target-feature=+crt-static")
             .current_dir(root),
@@ -68,7 +58,7 @@ fn examples(root: &Path, folder: &Path) -> Result<Vec<PathBuf>, Error> {
 /// # Errors
 /// [`Error::Failed`] with the compiler's words.
 pub fn daemon(root: &Path) -> Result<PathBuf, Error> {
-    output(Command::new(cargo()).args(["build", "--quiet", "--release", "-p", "vhost-device-uma"]).current_dir(root))?;
+    visible(Command::new(cargo()).args(["build", "--release", "-p", "vhost-device-uma"]).current_dir(root))?;
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from).unwrap_or_else(|| root.join("target"));
     Ok(root.join(target).join("release/vhost-device-uma"))
 }

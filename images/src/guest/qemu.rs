@@ -59,8 +59,8 @@ impl Qemu {
         let refusal = REFUSAL.get_or_init(|| {
             let refusal = kvm::refusal();
             match &refusal {
-                Some(why) => println!("KVM is not used ({why}): the guest is emulated, which is some 50 times slower"),
-                None => println!("KVM runs guests here"),
+                Some(why) => eprintln!("KVM is not used ({why}): the guest is emulated, which is some 50 times slower"),
+                None => eprintln!("KVM runs guests here"),
             }
             refusal
         });

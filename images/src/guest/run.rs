@@ -1,16 +1,25 @@
 //! One run of a guest with the device.
 
+use super::folder::Folder;
 use super::initramfs::{self, Contents};
+use super::options::Options;
 use super::qemu::Qemu;
 use super::side::Side;
-use crate::command::{die_with_us, tail};
+use crate::command::{die_with_us, readable, tail, wait_within};
 use crate::error::Error;
 use crate::tree::{Kernel, Tree};
 use std::io::{BufRead, BufReader};
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::{channel, RecvTimeoutError};
 use std::time::{Duration, Instant};
+
+/// How long the daemon may take until it listens.
+const APPEAR: Duration = Duration::from_secs(20);
+/// How long it may take to end.
+const STOP: Duration = Duration::from_secs(10);
 
 /// Everything that a guest needs, built.
 pub struct Kit {
@@ -28,56 +37,33 @@ pub struct Kit {
     pub daemon: PathBuf,
 }
 
-/// How to run it.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Device memory.
-    pub device_memory: String,
-    /// Guest memory.
-    pub memory: String,
-    /// When to give up.
-    pub deadline: Duration,
-    /// Let a reset boot again instead of ending QEMU.
-    pub reboot: bool,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        let deadline = Duration::from_secs(600);
-        Self { device_memory: "256M".into(), memory: "1G".into(), deadline, reboot: false }
-    }
-}
-
 /// What came of a command.
 pub struct Outcome {
     /// Exit status of the command, if the guest lived to tell it.
     pub status: Option<i32>,
     /// What the kernel printed.
     pub console: String,
-    /// The folder with everything; removed when this is dropped, unless kept.
-    folder: PathBuf,
-    keep: bool,
+    /// What is wrong with how the daemon ended.
+    pub daemon: Option<String>,
+    folder: Folder,
 }
 
 impl Outcome {
     /// Keeps the artefacts and says why.
-    pub fn failure(mut self, what: impl Into<String>) -> Error {
-        self.keep = true;
-        Error::Guest { what: what.into(), artefacts: self.folder.clone() }
+    pub fn failure(self, what: impl Into<String>) -> Error {
+        Error::Guest { what: what.into(), artefacts: self.folder.keep() }
     }
 
-    /// Kernel messages that mean a bug.
-    pub fn splat(&self) -> Option<&str> {
+    /// Keeps the artefacts; gives where they are.
+    pub fn keep(self) -> PathBuf {
+        self.folder.keep()
+    }
+
+    /// What is wrong although the command may have been content: kernel messages that mean a bug, a daemon that did not end well.
+    pub fn complaint(&self) -> Option<String> {
         const SIGNS: &[&str] = &["BUG:", "WARNING:", "Oops", "Kernel panic", "general protection", "blocked for more"];
-        self.console.lines().find(|line| SIGNS.iter().any(|sign| line.contains(sign)))
-    }
-}
-
-impl Drop for Outcome {
-    fn drop(&mut self) {
-        if !self.keep {
-            let _ = std::fs::remove_dir_all(&self.folder);
-        }
+        let splat = self.console.lines().find(|line| SIGNS.iter().any(|sign| line.contains(sign)));
+        splat.map(|line| format!("the kernel complained: {line}")).or_else(|| self.daemon.clone())
     }
 }
 
@@ -97,7 +83,7 @@ impl Kit {
     /// # Errors
     /// If the guest can't be started; not if the command fails.
     pub fn run(&self, command: &str, options: &Options, mut line: impl FnMut(&str)) -> Result<Outcome, Error> {
-        let folder = self.folder()?;
+        let folder = Folder::new()?;
         let initrd = folder.join("initramfs");
         self.write_initramfs(&initrd, Some(command))?;
         let mut daemon = self.start_daemon(&folder, options)?;
@@ -105,20 +91,23 @@ impl Kit {
         qemu.args(["-serial", &format!("file:{}", folder.join("console.log").display())]);
         qemu.args(["-chardev", "stdio,id=results,signal=off", "-serial", "chardev:results"]);
         let (host, monitor) = (folder.join("host.sock"), folder.join("monitor.sock"));
-        qemu.args(["-chardev", &format!("socket,id=host,path={},server=on,wait=off", host.display())]);
-        qemu.args(["-serial", "chardev:host", "-qmp", &format!("unix:{},server=on,wait=off", monitor.display())]);
+        qemu.args(["-chardev", &format!("socket,id=host,path={}", host.display()), "-serial", "chardev:host"]);
+        qemu.args(["-chardev", &format!("socket,id=monitor,path={}", monitor.display())]);
+        qemu.args(["-mon", "chardev=monitor,mode=control"]);
+        qemu.args(&options.qemu_arg);
         let _ = std::fs::write(folder.join("qemu.command"), format!("{qemu:?}\n"));
+        let side = Side::new(&host, &monitor, daemon.0.id())?;
+        let killed = side.killed();
         let mut qemu = Ended(start(qemu.stdin(Stdio::null()).stdout(Stdio::piped()), &folder.join("qemu.log"))?);
-        let side = Side::new(monitor, daemon.0.id());
-        std::thread::spawn(move || side.serve(&host));
+        std::thread::spawn(move || side.serve());
         let status = follow(&mut qemu.0, options.deadline, &mut line);
         drop(qemu);
-        stop(&mut daemon.0);
-        let read = |name: &str| {
-            std::fs::read(folder.join(name))
-                .map_or_else(|_| String::new(), |b| String::from_utf8_lossy(&b).into_owned())
-        };
-        Ok(Outcome { status, console: read("console.log"), folder, keep: false })
+        let ended = stop(&mut daemon.0);
+        let daemon = daemon_complaint(ended, killed.load(Ordering::Relaxed), &folder.read("daemon.log"));
+        if status.is_none() {
+            tail(&folder.read("qemu.log"), 10).lines().for_each(|said| line(&format!("# QEMU: {said}")));
+        }
+        Ok(Outcome { status, console: folder.read("console.log"), daemon, folder })
     }
 
     /// Boots a guest with a shell on this terminal.
@@ -126,22 +115,18 @@ impl Kit {
     /// # Errors
     /// If the guest can't be started.
     pub fn boot(&self, options: &Options) -> Result<(), Error> {
-        let folder = self.folder()?;
+        let folder = Folder::new()?;
         let initrd = folder.join("initramfs");
         self.write_initramfs(&initrd, None)?;
         let mut daemon = self.start_daemon(&folder, options)?;
         let mut qemu = self.qemu_command(&folder, &initrd, options);
-        qemu.args(["-serial", "mon:stdio"]);
+        qemu.args(["-serial", "mon:stdio"]).args(&options.qemu_arg);
         let ended = die_with_us(&mut qemu).status();
-        stop(&mut daemon.0);
-        let _ = std::fs::remove_dir_all(&folder);
+        let daemon = daemon_complaint(stop(&mut daemon.0), false, &folder.read("daemon.log"));
+        if options.keep || daemon.is_some() {
+            println!("\n{}logs are in {:?}", daemon.map(|why| why + "; ").unwrap_or_default(), folder.keep());
+        }
         ended.map(|_| ()).map_err(|source| Error::Start { program: "QEMU".into(), source })
-    }
-
-    fn folder(&self) -> Result<PathBuf, Error> {
-        let folder = std::env::temp_dir().join(format!("uma-vm-{}-{}", std::process::id(), unique()));
-        std::fs::create_dir_all(&folder).map_err(Error::io("make", &folder))?;
-        Ok(folder)
     }
 
     fn write_initramfs(&self, path: &Path, command: Option<&str>) -> Result<(), Error> {
@@ -150,14 +135,18 @@ impl Kit {
     }
 
     /// Starts the daemon and waits until its socket takes connections.
-    fn start_daemon(&self, folder: &Path, options: &Options) -> Result<Ended, Error> {
+    fn start_daemon(&self, folder: &Folder, options: &Options) -> Result<Ended, Error> {
         let socket = folder.join("uma.sock");
         let mut command = Command::new(&self.daemon);
-        command.arg("--socket-path").arg(&socket).args(["--memory", &options.device_memory, "--log-level", "info"]);
+        command.arg("--socket-path").arg(&socket).args(["--memory", &options.device_memory]);
+        command.args(["--log-level", &options.log_level]);
+        command.args(options.eus.map(|count| format!("--eus={count}")));
+        let _ = std::fs::write(folder.join("daemon.command"), format!("{command:?}\n"));
         let log = folder.join("daemon.log");
         let mut daemon = Ended(start(command.stdin(Stdio::null()).stdout(Stdio::piped()), &log)?);
         // It prints how to attach to it when it listens.
-        let printed = daemon.0.stdout.take().and_then(|out| BufReader::new(out).lines().next());
+        let out = daemon.0.stdout.take().filter(|out| readable(out.as_fd(), APPEAR));
+        let printed = out.and_then(|out| BufReader::new(out).lines().next());
         if printed.is_none() {
             let text = std::fs::read_to_string(&log).unwrap_or_default();
             return Err(Error::Failed { program: "vhost-device-uma".into(), status: "no socket".into(), output: text });
@@ -165,7 +154,7 @@ impl Kit {
         Ok(daemon)
     }
 
-    fn qemu_command(&self, folder: &Path, initrd: &Path, options: &Options) -> Command {
+    fn qemu_command(&self, folder: &Folder, initrd: &Path, options: &Options) -> Command {
         let memory = &options.memory;
         let mut command = self.qemu.command(&self.tree);
         command.args(Qemu::accel());
@@ -184,7 +173,7 @@ impl Kit {
         command.args(["-chardev", &format!("socket,id=uma,path={}", folder.join("uma.sock").display())]);
         let device = "vhost-user-test-device-pci,chardev=uma,virtio-id=38,num_vqs=8,vq_size=256,config_size=256";
         command.args(["-device", device]).arg("-kernel").arg(self.tree.image(&self.kernel)).arg("-initrd").arg(initrd);
-        command.args(["-append", "console=ttyS0 quiet loglevel=6 panic=-1 oops=panic"]);
+        command.args(["-append", &format!("console=ttyS0 quiet loglevel=6 panic=-1 oops=panic {}", options.append)]);
         if !options.reboot {
             command.arg("-no-reboot");
         }
@@ -198,16 +187,23 @@ fn start(command: &mut Command, log: &Path) -> Result<Child, Error> {
     die_with_us(command.stderr(file)).spawn().map_err(|source| Error::Start { program, source })
 }
 
-/// Ends the daemon as an operator would.
-fn stop(daemon: &mut Child) {
-    if let Some(pid) = rustix::process::Pid::from_raw(daemon.id() as i32) {
-        if daemon.try_wait().is_ok_and(|status| status.is_none()) {
-            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            let begin = Instant::now();
-            while begin.elapsed() < Duration::from_secs(5) && daemon.try_wait().is_ok_and(|status| status.is_none()) {
-                std::thread::park_timeout(Duration::from_millis(5));
-            }
-        }
+/// Ends the daemon as an operator would; how it ended, or nothing if it did not.
+fn stop(daemon: &mut Child) -> Option<ExitStatus> {
+    if let (Ok(None), Some(pid)) = (daemon.try_wait(), rustix::process::Pid::from_raw(daemon.id() as i32)) {
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+    }
+    wait_within(daemon, STOP)
+}
+
+/// What is wrong with how the daemon ended; a guest may have had it killed.
+fn daemon_complaint(ended: Option<ExitStatus>, killed: bool, log: &str) -> Option<String> {
+    if let Some(line) = log.lines().find(|line| line.contains("panicked at")) {
+        return Some(format!("the daemon failed: {line}"));
+    }
+    match ended {
+        None => Some("the daemon does not end on SIGTERM".into()),
+        Some(status) if !status.success() && !killed => Some(format!("the daemon ended with {status}")),
+        Some(_) => None,
     }
 }
 
@@ -243,13 +239,23 @@ fn follow(qemu: &mut Child, deadline: Duration, line: &mut impl FnMut(&str)) -> 
     }
 }
 
-fn unique() -> u32 {
-    use std::sync::atomic::{AtomicU32, Ordering};
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
 /// The end of a console, for messages.
 pub fn console_tail(console: &str) -> String {
     tail(console, 25)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+
+    #[test]
+    fn daemons_must_end_well() {
+        let (good, killed) = (ExitStatus::from_raw(0), ExitStatus::from_raw(9));
+        assert_eq!(daemon_complaint(Some(good), false, "all is well"), None);
+        assert_eq!(daemon_complaint(Some(killed), true, ""), None);
+        assert!(daemon_complaint(Some(killed), false, "").unwrap().contains("signal: 9"));
+        assert!(daemon_complaint(None, false, "").is_some());
+        assert!(daemon_complaint(Some(good), false, "thread 'eu0' panicked at x.rs:1:2:").is_some());
+    }
 }

@@ -1,36 +1,49 @@
 //! What a guest can ask of the host: lines on its third serial port (`host <action>`, answered by `done` or `failed: why`).
 
+use crate::error::Error;
 use serde_json::{json, Value};
 use std::io::{BufRead, BufReader, Write};
-use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::time::Duration;
 
-/// How long a socket of QEMU may take to appear.
-const APPEAR: Duration = Duration::from_secs(20);
+/// How long QEMU may take to answer.
+const ANSWER: Duration = Duration::from_secs(20);
 
-/// What actions work on.
+/// What actions work on. QEMU connects to both sockets: they are there before it starts, so nobody has to wait for them to appear.
 pub struct Side {
-    /// QEMU's monitor.
-    pub monitor: PathBuf,
-    /// The daemon.
-    pub daemon: u32,
+    line: UnixListener,
+    monitor: UnixListener,
+    daemon: u32,
     boots: u32,
+    killed: Arc<AtomicBool>,
 }
 
 impl Side {
-    /// For a guest that has just been started.
-    pub fn new(monitor: PathBuf, daemon: u32) -> Self {
-        Self { monitor, daemon, boots: 1 }
+    /// For a guest that is about to be started: sockets for its line and for QEMU's monitor, and the daemon's process.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub fn new(line: &Path, monitor: &Path, daemon: u32) -> Result<Self, Error> {
+        let bind = |path: &Path| UnixListener::bind(path).map_err(Error::io("make", path));
+        Ok(Self { line: bind(line)?, monitor: bind(monitor)?, daemon, boots: 1, killed: Arc::default() })
     }
 
-    /// Serves a guest until its line is closed.
-    pub fn serve(mut self, line: &Path) {
-        let Some(stream) = connect(line) else { return };
-        let Ok(mut writer) = stream.try_clone() else { return };
-        for request in BufReader::new(stream).lines().map_while(Result::ok) {
+    /// Whether the guest had the daemon killed.
+    pub fn killed(&self) -> Arc<AtomicBool> {
+        self.killed.clone()
+    }
+
+    /// Serves a guest until its line is closed. QEMU opens the line before the monitor.
+    pub fn serve(mut self) {
+        let Ok((line, _)) = self.line.accept() else { return };
+        let Ok(mut writer) = line.try_clone() else { return };
+        let mut monitor = None;
+        for request in BufReader::new(line).lines().map_while(Result::ok) {
             let Some(action) = request.trim().strip_prefix("host ") else { continue };
-            let answer = match self.act(action) {
+            let answer = match self.act(action, &mut monitor) {
                 Ok(value) if value.is_empty() => "done".to_owned(),
                 Ok(value) => format!("done {value}"),
                 Err(why) => format!("failed: {why}"),
@@ -41,41 +54,40 @@ impl Side {
         }
     }
 
-    fn act(&mut self, action: &str) -> Result<String, String> {
+    fn act(&mut self, action: &str, monitor: &mut Option<Monitor>) -> Result<String, String> {
         match action {
             "stop-cont" => {
-                let mut monitor = Monitor::open(&self.monitor)?;
-                monitor.run("stop")?;
-                monitor.run("cont")?;
+                self.monitor(monitor)?.run("stop")?;
+                self.monitor(monitor)?.run("cont")?;
             }
             "system-reset" => {
                 self.boots += 1;
-                Monitor::open(&self.monitor)?.run("system_reset")?;
+                self.monitor(monitor)?.run("system_reset")?;
             }
             "boot-count" => return Ok(self.boots.to_string()),
             "daemon-term" => signal(self.daemon, rustix::process::Signal::TERM)?,
-            "daemon-kill" => signal(self.daemon, rustix::process::Signal::KILL)?,
+            "daemon-kill" => {
+                self.killed.store(true, Ordering::Relaxed);
+                signal(self.daemon, rustix::process::Signal::KILL)?;
+            }
             _ => return Err(format!("no such action: {action}")),
         }
         Ok(String::new())
+    }
+
+    /// The monitor, opened when it is needed first.
+    fn monitor<'a>(&self, monitor: &'a mut Option<Monitor>) -> Result<&'a mut Monitor, String> {
+        if monitor.is_none() {
+            let (stream, _) = self.monitor.accept().map_err(|error| error.to_string())?;
+            *monitor = Some(Monitor::open(stream)?);
+        }
+        monitor.as_mut().ok_or_else(|| "no monitor".into())
     }
 }
 
 fn signal(pid: u32, signal: rustix::process::Signal) -> Result<(), String> {
     let pid = rustix::process::Pid::from_raw(pid as i32).ok_or("no daemon")?;
     rustix::process::kill_process(pid, signal).map_err(|error| error.to_string())
-}
-
-/// Connects to a socket that QEMU is about to make.
-fn connect(path: &Path) -> Option<UnixStream> {
-    let begin = Instant::now();
-    loop {
-        match UnixStream::connect(path) {
-            Ok(stream) => return Some(stream),
-            Err(_) if begin.elapsed() < APPEAR => std::thread::park_timeout(Duration::from_millis(10)),
-            Err(_) => return None,
-        }
-    }
 }
 
 /// QEMU's monitor protocol.
@@ -85,9 +97,8 @@ struct Monitor {
 }
 
 impl Monitor {
-    fn open(path: &Path) -> Result<Self, String> {
-        let stream = connect(path).ok_or("no monitor")?;
-        stream.set_read_timeout(Some(APPEAR)).map_err(|error| error.to_string())?;
+    fn open(stream: UnixStream) -> Result<Self, String> {
+        stream.set_read_timeout(Some(ANSWER)).map_err(|error| error.to_string())?;
         let writer = stream.try_clone().map_err(|error| error.to_string())?;
         let mut monitor = Self { reader: BufReader::new(stream), writer };
         monitor.line()?;

@@ -30,10 +30,13 @@ dpkg-query -W > /versions.lock
 pub fn make(cache: &Cache, sources: &Sources, packages: &[&str], name: &str) -> Result<(), Error> {
     needs_apt()?;
     let entry = Entry::find()?;
-    println!("Fetching a Debian tree with QEMU and kernels (about 400 MB, once; kept in {})", cache.path("").display());
+    eprintln!(
+        "Fetching a Debian tree with QEMU and kernels (about 400 MB, once; kept in {})",
+        cache.path("").display()
+    );
     let tools = cache.scratch("tools")?;
     let program = mmdebstrap(&tools)?;
-    println!("  packages come from {}", sources.mirror());
+    eprintln!("  packages come from {}", sources.mirror());
     let list = tools.join("sources.list");
     let text = match keyring(&tools, sources)? {
         Some(keyring) => sources.lines().replace("deb ", &format!("deb [signed-by={}] ", keyring.display())),
@@ -79,7 +82,7 @@ fn mmdebstrap(tools: &Path) -> Result<Vec<PathBuf>, Error> {
     if succeeds(Command::new("mmdebstrap").arg("--version")) {
         return Ok(vec!["mmdebstrap".into()]);
     }
-    println!("  mmdebstrap is not installed: taking it from its package");
+    eprintln!("  mmdebstrap is not installed: taking it from its package");
     let root = unpack(tools, "mmdebstrap", &[])?;
     Ok(vec!["perl".into(), root.join("usr/bin/mmdebstrap")])
 }
@@ -92,7 +95,7 @@ fn keyring(tools: &Path, sources: &Sources) -> Result<Option<PathBuf>, Error> {
     if let Some(path) = trixie_key(Path::new("/usr/share/keyrings")) {
         return Ok(Some(path));
     }
-    println!("  this host does not know trixie's key: taking debian-archive-keyring from {}", sources.mirror());
+    eprintln!("  this host does not know trixie's key: taking debian-archive-keyring from {}", sources.mirror());
     let options = private_apt(tools, sources)?;
     let root = unpack(tools, "debian-archive-keyring", &options)?;
     let found = trixie_key(&root.join("usr/share/keyrings"));
@@ -124,7 +127,9 @@ fn primary_keys(shown: &str) -> Vec<&str> {
         let fields: Vec<_> = line.split(':').collect();
         match fields[0] {
             "fpr" if primary => found.extend(fields.get(9)),
-            _ => primary = fields[0] == "pub",
+            "pub" => primary = true,
+            "sub" => primary = false,
+            _ => {}
         }
     }
     found
@@ -198,7 +203,7 @@ fn stream(command: &mut Command, sources: &Sources) -> Result<(), Error> {
     for line in lines.map_while(Result::ok) {
         if let Some(stage) = line.strip_prefix("I: ") {
             let stage = if stage.contains("--customize-hook") { "installing trixie's own kernel..." } else { stage };
-            println!("  {:3} s  {stage}", begin.elapsed().as_secs());
+            eprintln!("  {:3} s  {stage}", begin.elapsed().as_secs());
         }
         all.push_str(&line);
         all.push('\n');
@@ -240,7 +245,7 @@ mod tests {
 
     #[test]
     fn only_primary_keys_count() {
-        let one = "pub:-:4096:1:X:1:::-:::scSC::::::23::0:\nfpr:::::::::AAAA:\nuid:-::::1::H::Name:\nsub:-:4096\nfpr:::::::::BBBB:\n";
+        let one = "pub:-:4096:1:X:1:::-:::scSC::::::23::0:\nrvk:::1::::::DDDD:80:\nfpr:::::::::AAAA:\nuid:-::::1::H::Name:\nsub:-:4096\nfpr:::::::::BBBB:\n";
         assert_eq!(primary_keys(one), ["AAAA"]);
         let two = format!("{one}pub:-:4096\nfpr:::::::::CCCC:\n");
         assert_eq!(primary_keys(&two), ["AAAA", "CCCC"]);

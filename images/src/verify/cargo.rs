@@ -1,11 +1,11 @@
 //! The stages that cargo does.
 
 use super::{in_root, one};
-use crate::command::{output, succeeds};
+use crate::command::{capture, output, succeeds, tail};
 use crate::error::Error;
 use crate::guest::programs::cargo;
 use crate::tap::Tally;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 fn command(args: &[&str]) -> Command {
     let mut command = in_root(cargo());
@@ -47,14 +47,10 @@ pub(super) fn deny() -> Result<Tally, Error> {
 
 /// Runs libtest binaries and counts what they print.
 fn count(mut command: Command, stage: &str) -> Result<Tally, Error> {
-    let (text, failed) = match output(&mut command) {
-        Ok(text) => (text, None),
-        Err(Error::Failed { output, .. }) => (output.clone(), Some(output)),
-        Err(error) => return Err(error),
-    };
+    let (text, status) = capture(&mut command, Stdio::null())?;
     let mut tally = parse(&text);
-    if let Some(output) = failed {
-        println!("{output}");
+    if !status.success() {
+        println!("{}", tail(&failures(&text), 200));
         if tally.failed.is_empty() {
             tally.failed.push(format!("{stage}: did not run to its end"));
         }
@@ -62,6 +58,13 @@ fn count(mut command: Command, stage: &str) -> Result<Tally, Error> {
         tally.failed.push(format!("{stage}: no test ran"));
     }
     Ok(tally)
+}
+
+/// Without the lines about tests that are fine.
+fn failures(text: &str) -> String {
+    let fine =
+        |line: &&str| !(line.starts_with("test ") && (line.ends_with(" ... ok") || line.contains(" ... ignored")));
+    text.lines().filter(fine).collect::<Vec<_>>().join("\n")
 }
 
 /// Counts from lines `test result: ok. 3 passed; 0 failed; 1 ignored; …` and names from `test a::b ... FAILED`.
