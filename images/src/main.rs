@@ -119,7 +119,8 @@ fn run(kernel: &str, options: &Options, command: &[String]) -> Result<u8, Error>
         }
         None => {
             eprintln!("{}", guest::run::console_tail(&outcome.console));
-            Err(outcome.failure("the guest ended without a result"))
+            let what = outcome.complaint().unwrap_or_else(|| "the guest ended without a result".into());
+            Err(outcome.failure(what))
         }
     }
 }

@@ -54,12 +54,16 @@ pub fn make(cache: &Cache, sources: &Sources, packages: &[&str], name: &str) -> 
         .args(["--mode=root", "--variant=apt", "--skip=check/qemu"])
         .arg("--aptopt=APT::Default-Release \"trixie-backports\"")
         .arg("--aptopt=APT::Install-Recommends \"false\"")
+        // dpkg waits for the disk after each file; once at the end is enough.
+        .arg("--dpkgopt=force-unsafe-io")
         .arg(format!("--include={}", packages.join(",")))
         .arg(format!("--customize-hook={hook}"))
         .arg("trixie")
         .arg(&root)
         .arg(&list);
     stream(die_with_us(&mut command).stdin(cache.lock_as_input()?), sources)?;
+    let written = std::fs::File::open(&root).and_then(|folder| Ok(rustix::fs::syncfs(folder)?));
+    written.map_err(Error::io("write", &root))?;
     cache.publish(&root, name)?;
     Ok(())
 }
