@@ -51,7 +51,8 @@ static void uma_ctx_free(struct kref *ref)
 	mtree_destroy(&ctx->advice);
 	xa_destroy(&ctx->jobs);
 	uma_device_put(ctx->ud);
-	kfree(ctx);
+	/* uma_lose() may be waking its waiters, in interrupt context */
+	kfree_rcu(ctx, rcu);
 }
 
 void uma_ctx_put(struct uma_ctx *ctx)
@@ -192,8 +193,9 @@ void uma_ctx_close(struct uma_ctx *ctx)
 
 	WRITE_ONCE(ctx->dead, true);
 	uma_kill_asid(ctx);
-	uma_destroy_asid(ctx);
+	/* before the device can give the index to the next one */
 	xa_erase(&ud->contexts, ctx->asid.index);
+	uma_destroy_asid(ctx);
 	atomic_dec(&ud->nr_contexts);
 	wake_up_all(&ctx->job_wait);
 	wait_event(ctx->idle, !atomic_read(&ctx->services));

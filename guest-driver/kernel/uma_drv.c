@@ -250,7 +250,7 @@ static void uma_teardown(struct uma_device *ud)
 	cancel_delayed_work_sync(&ud->health);
 	if (ud->sync)
 		WRITE_ONCE(*(u64 *)(ud->sync + VIRTIO_UMA_DRIVER_STATE_OFFSET), VIRTIO_UMA_DRIVER_STOPPING);
-	if (ud->nr_queues)
+	if (ud->queues)
 		uma_queues_fini(ud);
 	if (ud->wq)
 		destroy_workqueue(ud->wq);
@@ -302,10 +302,12 @@ static void uma_remove(struct virtio_device *vdev)
 {
 	struct uma_device *ud = vdev->priv;
 
-	/* contexts first: no service brings pages any more; then everything comes back to RAM */
+	/* no call begins any more; then contexts, so that no service brings pages; then all comes back to RAM */
+	WRITE_ONCE(ud->gone, true);
+	down_write(&ud->gate);
+	up_write(&ud->gate);
 	uma_cdev_unregister(ud);
 	uma_evict_all(ud);
-	WRITE_ONCE(ud->gone, true);
 	uma_debugfs_fini(ud);
 	uma_devmem_fini(ud);
 	uma_teardown(ud);

@@ -209,6 +209,7 @@ struct uma_interval {
  */
 struct uma_ctx {
 	struct kref ref;
+	struct rcu_head rcu;
 	struct uma_device *ud;
 	struct mm_struct *mm;
 	struct mmu_notifier release;
