@@ -8,11 +8,12 @@ use crate::tree::{Kernel, Tree};
 use std::path::{Path, PathBuf};
 
 /// Runs in namespaces of its own: $1 = tree, $2 = sources, $3 = headers. objtool needs /proc. The kernel-doc check needs
-/// interpreters that the tree does not have.
+/// interpreters that the tree does not have. Nothing of the host's environment may change what is built.
 const SCRIPT: &str = r#"set -e
 mount -t proc proc "$1/proc"
 mount --bind "$2" "$1/mnt"
-exec chroot "$1" make -s -C "$3" M=/mnt W=1 cmd_checkdoc=true modules 2>&1
+exec chroot "$1" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LC_ALL=C \
+  make -s -j"$(nproc)" -C "$3" M=/mnt W=1 cmd_checkdoc=true modules 2>&1
 "#;
 
 /// Lines that say nothing about the code.

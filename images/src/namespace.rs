@@ -41,6 +41,9 @@ impl Entry {
                 command
             }
         };
+        // Users of Debian do not have chroot, mount and others in their path.
+        let path = std::env::var("PATH").unwrap_or_else(|_| "/usr/bin:/bin".into());
+        command.env("PATH", format!("{path}:/usr/sbin:/sbin"));
         command.args(["--pdeathsig", "KILL", "unshare", "--mount", "--mount-proc", "--pid", "--fork", "--kill-child"]);
         command
     }
@@ -67,6 +70,11 @@ fn diagnose(root: bool) -> (String, String) {
     if read("/proc/sys/kernel/apparmor_restrict_unprivileged_userns") == "1" {
         let command = "sudo sysctl kernel.apparmor_restrict_unprivileged_userns=0";
         return ("AppArmor restricts user namespaces".into(), command.into());
+    }
+    if read("/proc/self/status").lines().any(|line| line.starts_with("NoNewPrivs:") && line.ends_with('1')) {
+        // newuidmap and sudo are both powerless here.
+        let command = "cargo demo, from a session that may (in a container: --security-opt no-new-privileges=false)";
+        return ("this session may not gain privileges (no_new_privs)".into(), command.into());
     }
     if !succeeds(Command::new("sh").args(["-c", "command -v newuidmap"])) {
         return ("newuidmap is not installed".into(), "sudo apt-get install -y uidmap".into());
