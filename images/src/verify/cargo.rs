@@ -60,11 +60,13 @@ fn count(mut command: Command, stage: &str) -> Result<Tally, Error> {
     Ok(tally)
 }
 
-/// Without the lines about tests that are fine.
+/// Without the lines about tests that are fine and about what is compiled.
 fn failures(text: &str) -> String {
-    let fine =
-        |line: &&str| !(line.starts_with("test ") && (line.ends_with(" ... ok") || line.contains(" ... ignored")));
-    text.lines().filter(fine).collect::<Vec<_>>().join("\n")
+    let fine = |line: &str| {
+        line.starts_with("test ") && (line.ends_with(" ... ok") || line.contains(" ... ignored"))
+            || line.trim_start().starts_with("Compiling ")
+    };
+    text.lines().filter(|line| !fine(line)).collect::<Vec<_>>().join("\n")
 }
 
 /// Counts from lines `test result: ok. 3 passed; 0 failed; 1 ignored; …` and names from `test a::b ... FAILED`.
