@@ -78,6 +78,9 @@ fn parse(text: &str) -> Tally {
             tally.passed += words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
         } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.strip_suffix(" ... FAILED")) {
             tally.failed.push(name.into());
+        } else if let Some(program) = line.trim().strip_prefix("process didn't exit successfully: ") {
+            // A binary that died gives no results.
+            tally.failed.push(program.into());
         } else if let Some(name) = line.strip_prefix("test ").and_then(|rest| rest.split_once(" ... ignored")) {
             let reason = name.1.trim_start_matches([',', ' ']);
             let reason = if reason.is_empty() { "ignored" } else { reason };
@@ -90,6 +93,19 @@ fn parse(text: &str) -> Tally {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn binaries_that_die_count() {
+        let text =
+            "test c ... FAILED\nCaused by:\n  process didn't exit successfully: `deps/x-1` (signal: 6, SIGABRT)\n";
+        assert_eq!(parse(text).failed.len(), 2);
+    }
+
+    #[test]
+    fn what_is_shown_of_a_failure() {
+        let text = "   Compiling a v1\ntest a ... ok\ntest b ... FAILED\nassertion failed\n";
+        assert_eq!(failures(text), "test b ... FAILED\nassertion failed");
+    }
 
     #[test]
     fn counts_of_libtest() {
