@@ -46,9 +46,8 @@ fn munmap_part(fixture: &Fixture, mut memory: Mapping, huge: bool) {
     assert_eq!((delta.to_system(), delta.cpu_faults), (0, 0), "nothing was brought back");
     if fixture.private() {
         assert_eq!(on_device, PAGES);
-        if !huge {
-            until_equal("device pages", &(PAGES - 20), || fixture.stats().device_pages);
-        }
+        let kept = if huge && fixture.large() { PAGES } else { PAGES - 20 };
+        until_equal("device pages", &kept, || fixture.stats().device_pages);
         let found = fixture.context.residency(memory.addr(), from).expect("residency");
         assert_eq!(found.device as usize, from / PAGE_SIZE);
     }
