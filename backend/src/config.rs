@@ -83,7 +83,7 @@ impl Config {
         if ![38, 39, 21].contains(&virtio_id) {
             return Err(Error::VirtioId { id: virtio_id });
         }
-        let level = file.log_level.and_then(|text| text.parse().ok());
+        let level = file.log_level.map(|text| text.parse().map_err(|_| Error::LogLevel { text })).transpose()?;
         Ok(Self {
             listen,
             device: Settings { memory, eus, compute_queues },
@@ -174,6 +174,10 @@ mod tests {
         writeln!(file, "memory = \"2G\"\neus = 7\nonce = true").unwrap();
         let config = Config::new(Args { config: Some(file.path().into()), eus: Some(3), ..args() }).unwrap();
         assert_eq!((config.device.memory, config.device.eus, config.once), (2 << 30, 3, true));
+        let mut loud = tempfile::NamedTempFile::new().unwrap();
+        writeln!(loud, "log-level = \"loud\"").unwrap();
+        let error = Config::new(Args { config: Some(loud.path().into()), ..args() }).unwrap_err();
+        assert!(matches!(error, Error::LogLevel { .. }), "{error}");
         writeln!(file, "memroy = \"2G\"").unwrap();
         let error = Config::new(Args { config: Some(file.path().into()), ..args() }).unwrap_err();
         assert!(crate::error::describe(&error).contains("memroy"), "{error}");

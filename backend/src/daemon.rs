@@ -23,6 +23,7 @@ use vmm_sys_util::epoll::EventSet;
 /// If a socket, a device or the loop can't be made.
 pub fn serve(config: &Config) -> Result<(), Error> {
     let signals = block_signals()?;
+    vhost_device_uma::memory::sigbus::install();
     let sockets = match &config.listen {
         Listen::Fd(fd) => vec![Socket::from_fd(*fd)?],
         Listen::Paths(paths) => paths

@@ -42,6 +42,12 @@ pub enum Error {
         /// As given.
         text: String,
     },
+    /// A log level that is none.
+    #[error("Log level {text:?} is not one of off, error, warn, info, debug, trace")]
+    LogLevel {
+        /// As given.
+        text: String,
+    },
     /// A virtio id that stock hypervisors and kernels leave free: 38, 39, 21.
     #[error(
         "Virtio id {id} is not one of 38, 39, 21, the ids that are free in stock guests and accepted by stock QEMU"

@@ -2,7 +2,7 @@
 
 use crate::daemon::{program, refusal, until, Daemon};
 use crate::driver::*;
-use crate::vm::{memfd, Order, Vm};
+use crate::vm::{memfd, Order, Vm, RAM};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -13,6 +13,7 @@ use uma_protocol::{Capabilities, Status};
 use vhost::vhost_user::message::{VhostUserConfigFlags, VhostUserProtocolFeatures};
 use vhost::vhost_user::{Frontend, VhostUserFrontend};
 use vhost::VhostBackend;
+use vm_memory::{GuestMemoryBackend, GuestMemoryRegion};
 use zerocopy::FromBytes;
 
 #[test]
@@ -170,6 +171,22 @@ fn a_file_shorter_than_its_region_is_refused() {
     assert!(vm.frontend.set_mem_table(&[vm.region]).is_err());
     // The daemon goes on.
     begin(&mut Vm::start(&daemon, Order::Qemu), 1);
+}
+
+#[test]
+fn a_file_cut_short_under_a_region_loses_that_guest_only() {
+    let daemon = Daemon::start(&[]);
+    let mut vm = Vm::start(&daemon, Order::Qemu);
+    begin(&mut vm, 1);
+    // The rings and this test's buffers lie in the half that stays.
+    let ram = vm.memory.iter().next().unwrap().file_offset().unwrap().file().try_clone().unwrap();
+    ram.set_len(RAM / 2).unwrap();
+    let reply = vm.alloc(64, 8);
+    vm.post(0, &[(RAM - 4096, 64, false), (reply, 64, true)]);
+    // The chain comes back; nothing of the region resolves any more, so there is no reply.
+    assert_eq!(vm.used(0).1, 0);
+    drop(vm);
+    begin(&mut Vm::start(&daemon, Order::Qemu), 2);
 }
 
 #[test]

@@ -7,6 +7,7 @@ pub mod bulk;
 pub mod control_word;
 pub mod dirty;
 pub mod regions;
+pub mod sigbus;
 mod span;
 
 pub use control_word::ControlPage;

@@ -1,6 +1,7 @@
 //! Guest-physical regions and the table that resolves them.
 
 use super::dirty::DirtyLog;
+use super::sigbus::Watch;
 use arc_swap::ArcSwap;
 use std::any::Any;
 use std::ptr::NonNull;
@@ -15,6 +16,8 @@ pub struct GuestRegion {
     /// Bytes.
     pub len: u64,
     host: NonNull<u8>,
+    /// Before `_keep`: it ends before the mapping does.
+    watch: Arc<Watch>,
     /// Keeps the mapping.
     _keep: Arc<dyn Any + Send + Sync>,
 }
@@ -30,7 +33,7 @@ impl GuestRegion {
     /// # Safety
     /// `host..host + len` must be mapped shared, readable and writable as long as `keep` lives.
     pub unsafe fn new(gpa: u64, len: u64, host: NonNull<u8>, keep: Arc<dyn Any + Send + Sync>) -> Self {
-        Self { gpa, len, host, _keep: keep }
+        Self { gpa, len, host, watch: Arc::new(Watch::new(host, len)), _keep: keep }
     }
 }
 
@@ -60,13 +63,13 @@ impl RegionTable {
         Self { regions: regions.into(), generation, log }
     }
 
-    /// Host address of `gpa..gpa + len`, if one region holds it whole and `len` is not 0.
+    /// Host address of `gpa..gpa + len`, if one region that is not lost holds it whole and `len` is not 0.
     #[inline]
     pub fn resolve(&self, gpa: u64, len: u64) -> Option<NonNull<u8>> {
         let next = self.regions.partition_point(|region| region.gpa <= gpa);
         let region = self.regions.get(next.checked_sub(1)?)?;
         let offset = gpa - region.gpa;
-        if len == 0 || offset >= region.len || len > region.len - offset {
+        if len == 0 || offset >= region.len || len > region.len - offset || region.watch.is_lost() {
             return None;
         }
         // SAFETY: offset < len of the mapping, which `GuestRegion::new` was promised to be mapped whole.

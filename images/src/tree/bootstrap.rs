@@ -15,6 +15,7 @@ const FINGERPRINT: &str = "04B54C3CDCA79751B16BC6B5225629DF75B188BD";
 
 /// Also installs image and headers of the stable suite's kernel: the oldest that the meta packages name.
 const STABLE_KERNEL: &str = r#"set -e
+unset TMPDIR
 for kind in image headers; do
   name=$(apt-cache show "linux-$kind-cloud-amd64" | sed -n "s/^Depends: .*\(linux-$kind-[0-9][^ ,]*\).*/\1/p" | sort -V | head -n1)
   set -- "$@" "$name"
@@ -49,6 +50,8 @@ pub fn make(cache: &Cache, sources: &Sources, packages: &[&str], name: &str) -> 
     command
         // Nobody boots the initramfs that the kernels' packages would make; it takes longer than all the rest.
         .args(["env", "INITRD=No"])
+        // What it leaves when it is killed is then in the cache, where the next run removes it.
+        .arg(format!("TMPDIR={}", tools.display()))
         .args(program)
         // We are root of our namespaces. mmdebstrap's own mode for users would need a home that others may enter.
         .args(["--mode=root", "--variant=apt", "--skip=check/qemu"])
