@@ -43,6 +43,9 @@ enum What {
         /// Name the stages
         #[arg(long)]
         list: bool,
+        /// The full numbers of stages that otherwise run a sample; can take hours
+        #[arg(long)]
+        long: bool,
     },
     /// Only fetch and build
     Setup,
@@ -88,7 +91,9 @@ fn main() -> ExitCode {
             verify::list();
             ExitCode::SUCCESS
         }
-        What::Verify { only, .. } => verify::run(&only),
+        What::Verify { only, long, .. } => {
+            verify::run(&only, if long { verify::Effort::Long } else { verify::Effort::Sample })
+        }
         What::Setup => report(setup::kit(setup::KERNEL).map(|_| 0)),
         What::Boot { kernel, options } => report(setup::kit(&kernel).and_then(|kit| kit.boot(&options)).map(|()| 0)),
         What::Run { kernel, options, command } => report(run(&kernel, &options, &command)),

@@ -9,24 +9,33 @@ use crate::{guest_tests, setup};
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
+/// How much a stage does: what fits into every `cargo verify`, or all that it can.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effort {
+    /// A sample within the stage's share of an hour.
+    Sample,
+    /// The full numbers; hours, where that is what they take.
+    Long,
+}
+
 /// A stage: name, what it does, and the doing.
 struct Stage {
     name: &'static str,
     what: &'static str,
-    run: fn() -> Result<Tally, Error>,
+    run: fn(Effort) -> Result<Tally, Error>,
 }
 
 const STAGES: &[Stage] = &[
-    Stage { name: "fmt", what: "formatting", run: cargo::fmt },
-    Stage { name: "clippy", what: "lints, warnings are errors", run: cargo::clippy },
-    Stage { name: "docs", what: "documentation, warnings are errors", run: cargo::docs },
-    Stage { name: "tests", what: "unit, property and daemon-over-socket tests", run: cargo::tests },
-    Stage { name: "loom", what: "the lock-free handshake under loom, and its mutants", run: cargo::loom },
-    Stage { name: "deny", what: "licences and sources of dependencies", run: cargo::deny },
-    Stage { name: "module-7.3", what: "module build with W=1 on Linux 7.3", run: || module("7.3") },
-    Stage { name: "module-6.12", what: "module build with W=1 on Linux 6.12", run: || module("6.12") },
-    Stage { name: "guest-7.3", what: "guest tests on Linux 7.3", run: || guest("7.3", true) },
-    Stage { name: "guest-6.12", what: "guest tests on Linux 6.12", run: || guest("6.12", false) },
+    Stage { name: "fmt", what: "formatting", run: |_| cargo::fmt() },
+    Stage { name: "clippy", what: "lints, warnings are errors", run: |_| cargo::clippy() },
+    Stage { name: "docs", what: "documentation, warnings are errors", run: |_| cargo::docs() },
+    Stage { name: "tests", what: "unit, property and daemon-over-socket tests", run: |_| cargo::tests() },
+    Stage { name: "loom", what: "the lock-free handshake under loom, and its mutants", run: |_| cargo::loom() },
+    Stage { name: "deny", what: "licences and sources of dependencies", run: |_| cargo::deny() },
+    Stage { name: "module-7.3", what: "module build with W=1 on Linux 7.3", run: |_| module("7.3") },
+    Stage { name: "module-6.12", what: "module build with W=1 on Linux 6.12", run: |_| module("6.12") },
+    Stage { name: "guest-7.3", what: "guest tests on Linux 7.3", run: |_| guest("7.3", true) },
+    Stage { name: "guest-6.12", what: "guest tests on Linux 6.12", run: |_| guest("6.12", false) },
 ];
 
 /// Prints the stages.
@@ -37,7 +46,7 @@ pub fn list() {
 }
 
 /// Runs all stages or those named.
-pub fn run(only: &[String]) -> ExitCode {
+pub fn run(only: &[String], effort: Effort) -> ExitCode {
     if let Some(wrong) = only.iter().find(|name| !STAGES.iter().any(|stage| stage.name == **name)) {
         println!("No stage {wrong}; --list names them");
         return ExitCode::from(2);
@@ -46,7 +55,7 @@ pub fn run(only: &[String]) -> ExitCode {
     for stage in STAGES.iter().filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name)) {
         println!("== {}: {}", stage.name, stage.what);
         let begin = Instant::now();
-        let tally = (stage.run)().unwrap_or_else(|error| outcome(stage.name, &error));
+        let tally = (stage.run)(effort).unwrap_or_else(|error| outcome(stage.name, &error));
         let (passed, failed) = (tally.passed, tally.failed.len());
         println!("== {}: {passed} passed, {failed} failed, {} s\n", stage.name, begin.elapsed().as_secs());
         total.merge(tally);
