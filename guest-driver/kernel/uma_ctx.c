@@ -113,6 +113,7 @@ static int uma_create_asid(struct uma_ctx *ctx)
 
 static void uma_destroy_asid(struct uma_ctx *ctx)
 {
+	struct virtio_uma_reply_header *reply;
 	struct uma_device *ud = ctx->ud;
 	struct uma_req *req;
 
@@ -122,8 +123,11 @@ static void uma_destroy_asid(struct uma_ctx *ctx)
 	if (!req)
 		return;
 	uma_req_header(ud, req, VIRTIO_UMA_OP_DESTROY_ASID, sizeof(struct virtio_uma_request_header), &ctx->asid);
-	req->reply_size = sizeof(struct virtio_uma_reply_header);
-	uma_call(uma_queue_of(ud, ud->config.queues.control, 0), req);
+	req->reply_size = sizeof(*reply);
+	reply = req->reply;
+	/* from here on the index is the next one's: notifiers that still come have nobody to wait for */
+	if (!uma_call(uma_queue_of(ud, ud->config.queues.control, 0), req) && reply->status == VIRTIO_UMA_S_OK)
+		WRITE_ONCE(ctx->asid.index, 0);
 	uma_req_put(req);
 }
 

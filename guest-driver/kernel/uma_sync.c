@@ -32,8 +32,10 @@ static struct virtio_uma_eu_line *uma_eu_line(struct uma_device *ud, u32 eu)
 static bool uma_eu_is_behind(struct uma_ctx *ctx, struct virtio_uma_eu_line *line, u64 epoch)
 {
 	u64 active = smp_load_acquire(&line->active);
+	u32 index = READ_ONCE(ctx->asid.index);
 
-	if (active >> VIRTIO_UMA_EPOCH_BITS != ctx->asid.index)
+	/* destroyed meanwhile: the index may be somebody else's, whose epochs say nothing here */
+	if (!index || active >> VIRTIO_UMA_EPOCH_BITS != index)
 		return false;
 	return (active & VIRTIO_UMA_EPOCH_MASK) < (epoch & VIRTIO_UMA_EPOCH_MASK);
 }
